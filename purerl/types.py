@@ -14,6 +14,7 @@ import numpy as np
 
 from purerl import shards
 from purerl.counters import Count
+from purerl.exact import Sum
 from purerl.spaces import Space
 
 __all__ = [
@@ -57,17 +58,29 @@ class Step(NamedTuple):
 
     ``next_obs`` is the observation that the action led to, also where the episode ended. ``terminated`` (the process
     ended) and ``truncated`` (it was cut off) may not both be true: a termination wins.
+
+    Of several agents each has flags of its own. ``present`` is whether an agent was in the game when it acted, and
+    ``over`` whether the game ended, for all of them; `purerl.envs.seats` fills them in. ``()``: all agents are in the
+    game until they end together. ``info`` are numbers by name, those of `Env.info_names`.
     """
 
     next_obs: PyTree
     reward: Array
     terminated: Array
     truncated: Array
+    present: Array | tuple[()] = ()
+    over: Array | tuple[()] = ()
+    info: Any = ()
 
     @property
     def last(self) -> Array:
         """Whether the episode ended here, either way."""
         return self.terminated | self.truncated
+
+    @property
+    def game_over(self) -> Array:
+        """Whether the episode ended here for the last of its agents."""
+        return self.last if isinstance(self.over, tuple) else self.over
 
 
 class Recorded(NamedTuple):
@@ -84,7 +97,8 @@ class Transition(NamedTuple):
     """A trajectory, ``[T, B]`` leading every leaf. ``extras`` is what the policy recorded while acting.
 
     In a replay ``next_obs`` is ``()`` unless the replay stores next observations: the next observation is that of the
-    next row, except where an episode ended.
+    next row, except where an episode ended. ``present`` and ``over`` are those of `Step`: where ``present`` is False
+    there is nothing to learn from.
     """
 
     obs: PyTree
@@ -94,11 +108,23 @@ class Transition(NamedTuple):
     truncated: Array
     next_obs: PyTree
     extras: PyTree
+    present: Array | tuple[()] = ()
+    over: Array | tuple[()] = ()
 
     @property
     def last(self) -> Array:
         """Whether the episode ended here, either way. ``[T, B]`` bool."""
         return self.terminated | self.truncated
+
+    @property
+    def game_over(self) -> Array:
+        """Whether the episode ended here for the last of its agents. ``[T, B]`` bool."""
+        return self.last if isinstance(self.over, tuple) else self.over
+
+    @property
+    def ended(self) -> Array:
+        """Whether an episode ended here of an agent that was in the game. ``[T, B]`` bool."""
+        return self.last if isinstance(self.present, tuple) else self.last & self.present
 
 
 class Outcome(NamedTuple):
@@ -157,7 +183,7 @@ class Actors(NamedTuple):
     env_state: PyTree
     obs: PyTree
     carry: PyTree
-    episode_return: Array
+    episode_return: Sum
     episode_length: Array
 
 
@@ -251,9 +277,12 @@ class Env(NamedTuple):
     sum(sizes)]`` for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from
     boolean and integer leaves alone, which no normaliser changes, and at least one action must be legal.
 
-    With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``, and an episode
-    ends for all agents at once; the spaces and the functions of observations are those of one agent.
-    `purerl.envs.fleet` makes a row of each agent, `purerl.envs.agents.joint` one row of all.
+    With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``; the spaces and
+    the functions of observations are those of one agent. `purerl.envs.fleet` makes a row of each agent,
+    `purerl.envs.agents.joint` one row of all. An agent may end before the others: its action and what it is given are
+    then ignored until the game is over, when no agent is left. ``ends_together`` promises that all always end at once,
+    so that nobody has to look. ``present(env_state)``, bool ``[N]``, says who acts next, where agents also begin after
+    the others; None: all, until their own end.
 
     ``acting(obs)`` is False ``[...]`` where whatever the agent does is ignored, because it is out of the game or it is
     another's turn; None: always True. ``own(obs)`` is the part of an observation that the agent's policy may see; None:
@@ -266,6 +295,9 @@ class Env(NamedTuple):
 
     ``design`` is given where levels are tasks that an agent can be taught in, one after another; None: levels are the
     chance with which episodes of one task begin.
+
+    ``info_names`` are the numbers that `Step.info` has, float32 ``[]`` each, or ``[N]``. Those of the last steps of
+    episodes are averaged into the metrics ``info/NAME``.
 
     ``host`` steps an environment of the host (`purerl.envs.hosted`); None for all others. A level is then the first
     observation, and the noise of a step is the result of the host's step: the code that steps hands both in. What
@@ -290,6 +322,9 @@ class Env(NamedTuple):
     partly_observed: bool = False
     host: Any = None  # hosts.HostEnv
     design: Design | None = None
+    ends_together: bool = False
+    present: Callable[[PyTree], Array] | None = None  # (env_state)
+    info_names: tuple[str, ...] = ()
 
     def reset(self, key: Key) -> tuple[PyTree, PyTree]:
         """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""

@@ -18,6 +18,7 @@ GROUND = (
     "trees",
     "draw",
     "counters",
+    "exact",
     "shards",
     "config",
     "compat",

@@ -292,6 +292,7 @@ def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree
     )
     cut = jnp.arange(len(reward))[:, None] == items.next_obs.step[None]
     last, known = terminated | truncated, ~truncated | cut
+    known = known if isinstance(items.present, tuple) else known & items.present[:-1]
     return rows, Steps(actions.number(action), reward, terminated, last, cut, known, behaviour)
 
 

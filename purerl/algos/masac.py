@@ -87,7 +87,8 @@ def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Meth
 
     def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
         temperature = jnp.exp(params["log_temperature"])
-        return soft_values(params["actor"], target_params["critic"], next_obs, temperature)[0]
+        value, _ = soft_values(params["actor"], target_params["critic"], next_obs, temperature)
+        return jnp.where(team.present(next_obs), value, 0.0) if team.present else value
 
     def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
         value, entropy = soft_values(moving["actor"], critic, obs, sac.temperature(moving))
@@ -96,7 +97,8 @@ def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Meth
         target = config.target_entropy * jnp.log(jnp.float32(count))
         each, metrics = sac.with_temperature(config, moving, -value, entropy, target)
         acting = team.acting(obs) if team.acting else ()
-        return jax.vmap(losses.mean)(each, acting), metrics
+        present = team.present(obs) if team.present else ()
+        return jax.vmap(losses.mean)(each, losses.both(acting, present)), metrics
 
     return Method(
         init=lambda key, obs: sac.init_params(config, network, key, obs),
@@ -107,6 +109,7 @@ def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Meth
         next_value=next_value,
         actor_loss=actor_loss,
         targets=("critic",),
+        present=team.present,
     )
 
 

@@ -12,7 +12,7 @@ from purerl import counters, draw, networks, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.counters import Count
 from purerl.errors import ConfigError
-from purerl.formulas import exploration, returns, schedules
+from purerl.formulas import exploration, losses, returns, schedules
 from purerl.learners.parts import checks, gradients, joint_actions, settings, teaching
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Transition, Updated
@@ -77,6 +77,7 @@ class Batch(NamedTuple):
     obs: PyTree
     action: Array
     target: Array
+    present: Array | tuple[()]
 
 
 def problems(config: PQNConfig, env: Env | None) -> list[str]:
@@ -170,12 +171,14 @@ def make_learner(
         q = values(params, batch.obs)
         chosen = jnp.sum(q * jax.nn.one_hot(batch.action, q.shape[-1]), axis=-1)
         error = batch.target - chosen
-        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(jnp.abs(error))}
-        return 0.5 * jnp.mean(jnp.square(error)), metrics
+        mean = lambda x: losses.mean(x, batch.present)
+        metrics = {"value": mean(jnp.max(q, axis=-1)), "td_error": mean(jnp.abs(error))}
+        return 0.5 * mean(jnp.square(error)), metrics
 
     def learn(state: PQNState, trajectory: Transition, key: Key) -> Updated:
         target = estimate(state, trajectory)
-        batch = trees.merge(Batch(trajectory.obs, actions.number(trajectory.action), target), 2)
+        number = actions.number(trajectory.action)
+        batch = trees.merge(Batch(trajectory.obs, number, target, trajectory.present), 2)
         indices = gradients.minibatch_indices(key, trajectory.reward.size, config.num_epochs, config.num_minibatches)
         params, opt_state, metrics = gradients.epochs(loss, optimiser, state.params, state.opt_state, batch, indices)
         metrics["epsilon"] = epsilon(state)

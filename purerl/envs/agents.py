@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
+from purerl.envs import seats
 from purerl.envs.wrappers.parts import with_view
 from purerl.errors import ConfigError
+from purerl.formulas import losses
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, PyTree, Step
 
@@ -80,9 +82,10 @@ def joint(env: Env, previous: bool = False) -> Env:
 
     Observations are ``{"agents": those of all agents [N, ...]}``, beside it ``"state"``, ``"legal"`` (bool ``[N, A]``)
     and ``"acting"`` (bool ``[N]``) where ``env`` has them, and with ``previous`` (for Discrete actions) the last action
-    of each, ``"previous"`` (int32 ``[N]``): 1 more than the action, 0 at the start of an episode. Actions are
-    `MultiDiscrete` of ``N`` parts, or a `Box` ``[N, ...]``. The reward is the mean over agents, which is the team's
-    where they share one.
+    of each, ``"previous"`` (int32 ``[N]``): 1 more than the action, 0 at the start of an episode. Where agents may end
+    before the others, ``"present"`` (bool ``[N]``) says who is in the game, and the episode ends when it is over.
+    Actions are `MultiDiscrete` of ``N`` parts, or a `Box` ``[N, ...]``. The reward is the mean over agents, which is
+    the team's where they share one.
 
     Raises:
         ConfigError: If actions are neither `Discrete` nor a `Box`.
@@ -91,16 +94,19 @@ def joint(env: Env, previous: bool = False) -> Env:
     alone, num_agents = env.num_agents == 1, env.num_agents
     space = {"agents": _stacked(own_space, num_agents)}
     of_state, legal, acting, nothing = env.state, env.legal, env.acting, np.zeros(num_agents, np.int32)
+    game, apart = seats.seated(env), seats.apart(env)
     if of_state:
         space["state"] = of_state(env.observation_space)
     if legal:
         space["legal"] = Box(False, True, (num_agents, _num_actions(env)), jnp.bool_)
     if acting:
         space["acting"] = Box(False, True, (num_agents,), jnp.bool_)
+    if apart:
+        space["present"] = Box(False, True, (num_agents,), jnp.bool_)
     if previous:
         space["previous"] = Box(0, _num_actions(env), (num_agents,), jnp.int32)
 
-    def view(obs: PyTree, did: Array) -> PyTree:
+    def view(obs: PyTree, did: Array, present: Array | tuple[()]) -> PyTree:
         obs = jax.tree.map(lambda x: x[None], obs) if alone else obs
         own = select(obs)
         parts = {"agents": own}
@@ -109,21 +115,25 @@ def joint(env: Env, previous: bool = False) -> Env:
         if legal:
             parts["legal"] = legal(own)
         if acting:
-            parts["acting"] = acting(own)
+            parts["acting"] = losses.both(present, acting(own))
+        if apart:
+            parts["present"] = present
         if previous:
             parts["previous"] = did
         return parts
 
     def begin(level: PyTree) -> tuple[PyTree, PyTree]:
-        env_state, obs = env.begin(level)
-        return env_state, view(obs, jnp.asarray(nothing))
+        env_state, obs = game.begin(level)
+        return env_state, view(obs, jnp.asarray(nothing), env_state.present if apart else ())
 
     def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        env_state, made = env.step(noise, env_state, action[0] if alone else action)
-        terminated = jnp.all(made.terminated)
-        truncated = jnp.any(made.truncated) & ~terminated
+        env_state, made = game.step(noise, env_state, action[0] if alone else action)
+        over, cut = jnp.all(made.game_over), jnp.any(made.truncated)
         did = action + 1 if previous else jnp.asarray(nothing)
-        return env_state, Step(view(made.next_obs, did), jnp.mean(made.reward), terminated, truncated)
+        # Those whom the end of the game cut off have a value there.
+        next_obs = view(made.next_obs, did, env_state.present | (made.truncated & over) if apart else ())
+        info = {name: jnp.mean(made.info[name]) for name in env.info_names}
+        return env_state, Step(next_obs, jnp.mean(made.reward), over & ~cut, over & cut, info=info)
 
     return Env(
         env.name,
@@ -134,10 +144,11 @@ def joint(env: Env, previous: bool = False) -> Env:
         space,
         _joint_actions(env),
         legal and (lambda obs: obs["legal"].reshape(*obs["legal"].shape[:-2], -1)),
-        keep=env.keep,
+        keep=game.keep,
         resets=env.resets,
         host=env.host,
         design=env.design,
+        info_names=env.info_names,
     )
 
 

@@ -41,7 +41,7 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     stepped ``num_steps`` times at random under one jit, and the values are checked: observations within their space,
     finite numbers, flags that exclude each other, states and observations at an episode's end against those that
     `begin` returns, beginnings and steps that depend on their arguments alone. Episodes of several agents must end
-    together, and at least one agent must act at every step.
+    together if `Env.ends_together` says so, and at least one agent must act at every step.
 
     An environment of the host is played there (`check_host`). ``key`` defaults to that of seed 0.
     """

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces, trees
+from purerl.envs import seats
 from purerl.envs.check_types import agent_axis
 from purerl.envs.resets import make_resets
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -110,21 +111,23 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
         **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in observations.items()},
         **{f"{name}: is not finite": ~jnp.all(jnp.isfinite(x)) for name, (_, x) in observations.items()},
     }
-    begins = make_resets(env, num_envs)
+    game, apart = seats.seated(env), seats.apart(env)
+    begins = make_resets(game, num_envs)
     noise = env.noise(key_noise, (num_steps, num_envs)), begins.noise(key_resets, (num_steps,))
     actions = spaces.sample(env.action_space, key_action, (num_steps, num_envs, *agent_axis(env)))
 
     def one_step(env_state: PyTree, inputs: tuple[tuple[PyTree, PyTree], Array]) -> tuple[PyTree, Any]:
         (chance, anew), action = inputs
-        after, made = jax.vmap(env.step)(chance, env_state, action)
-        last = made.last.reshape(num_envs, -1)[:, 0]
+        after, made = jax.vmap(game.step)(chance, env_state, action)
+        last = made.game_over.reshape(num_envs, -1)[:, 0]
         env_state, obs = begins.renew(anew, last, (after, made.next_obs))
-        like = {"env_state": _like(starts[0], after), "next_obs": _like(starts[1], made.next_obs)}
+        inner = after.inner if apart else after
+        like = {"env_state": _like(starts[0], inner), "next_obs": _like(starts[1], made.next_obs)}
         counts = jnp.sum(last & made.terminated.reshape(num_envs, -1)[:, 0]), jnp.sum(last)
         shares = {name: (jnp.sum(x & last), jnp.sum(~x & ~last)) for name, x in like.items()}
         return env_state, (_promises(env, merged(made), merged(obs)), shares, counts)
 
-    first = jax.tree.map(lambda x: x[:num_envs], starts[0])
+    first = jax.vmap(game.begin)(trees.take(levels, slice(0, num_envs)))[0]
     steps, shares, counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
     terminated, ended = map(jnp.sum, counts)
     for name, (ends, others) in jax.tree.map(jnp.sum, shares).items():
@@ -221,11 +224,11 @@ def _same_of_own(env: Env, name: str, mask: Array, obs: PyTree) -> dict[str, Arr
 
 
 def _ends_apart(env: Env, step: Step) -> dict[str, Array]:
-    """Returns whether an episode ended for some of its agents alone, or for them in different ways."""
-    if env.num_agents == 1:
+    """Returns whether an episode ended for some of its agents alone although ``env`` promises otherwise."""
+    if env.num_agents == 1 or not env.ends_together:
         return {}
-    ends = jnp.stack([step.terminated, step.truncated]).reshape(2, -1, env.num_agents)
-    return {"terminated, truncated: differ between agents": jnp.any(ends != ends[..., :1])}
+    ends = step.last.reshape(-1, env.num_agents)
+    return {"terminated, truncated: ends_together, but they differ between agents": jnp.any(ends != ends[..., :1])}
 
 
 def _sums(env: Env, step: Step) -> dict[str, Array]:

@@ -77,6 +77,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
     problems += _array_problems("reward", step.reward, agents, jnp.float32)
     problems += _array_problems("terminated", step.terminated, agents, bool)
     problems += _array_problems("truncated", step.truncated, agents, bool)
+    problems += _seat_problems(env, env_state, step) + _info_problems(env, step)
     problems += _state_problems(env_state, next_state, "step")
     problems += _weak("step's env_state", next_state)
     problems += _keep_problems(env, env_state)
@@ -87,6 +88,30 @@ def type_problems(env: Env, key: Key) -> list[str]:
     except RAISED as error:
         problems.append(f"begin or step: cannot be vmapped: {_with_advice(error)}")
     return problems
+
+
+def _seat_problems(env: Env, env_state: PyTree, step: Step) -> list[str]:
+    """Returns what is wrong with `Env.present` and `Step.over`, which say who of several agents is in the game."""
+    problems = [] if isinstance(step.over, tuple) else _array_problems("over", step.over, agent_axis(env), bool)
+    if env.present is None:
+        return problems
+    try:
+        present = jax.eval_shape(env.present, env_state)
+    except RAISED as error:
+        return [*problems, f"present: cannot be traced by jit: {_with_advice(error)}"]
+    return problems + _array_problems("present", present, (env.num_agents,), bool)
+
+
+def _info_problems(env: Env, step: Step) -> list[str]:
+    """Returns what is wrong with `Step.info`, whose numbers `Env.info_names` lists."""
+    info = step.info if isinstance(step.info, dict) else {}
+    problems = [f"info: lacks {name!r}, which is among info_names" for name in env.info_names if name not in info]
+    given = [(name, info[name]) for name in env.info_names if name in info]
+    return problems + [
+        f"info[{name!r}]: must be a number [] or {list(agent_axis(env))}, but is {jnp.shape(x)}"
+        for name, x in given
+        if jnp.shape(x) not in ((), agent_axis(env))
+    ]
 
 
 def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], key: Key) -> tuple[PyTree, list[str]]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces, trees
-from purerl.errors import ConfigError
+from purerl.errors import RAISED, ConfigError
 from purerl.spaces import Box, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -53,8 +53,8 @@ def episodic(
         noise: ``noise(key, shape)`` draws all that is random about ``shape`` many steps in one call. None: nothing is.
             Consumes ``key``.
         num_agents: As in `Env`. Above 1, ``action`` and ``obs`` lead with ``[num_agents]``, and the spaces are those of
-            one agent. The reward is that of each agent ``[num_agents]``, or one for the team ``[]``. ``terminated`` is
-            ``[]``.
+            one agent. The reward is that of each agent ``[num_agents]``, or one for the team ``[]``, and so is
+            ``terminated``. The time limit is that of the game: it truncates whoever is left.
 
     Raises:
         ConfigError: If ``time_limit`` is below 1.
@@ -81,7 +81,20 @@ def episodic(
             outcome = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_agents,)), outcome)
         return EpisodeState(physical, t), Step(observed(physical), *outcome)
 
-    return Env(name, levels, begin, noise or no_noise, step, observation_space, action_space, legal, num_agents)
+    def ends_together() -> bool:
+        """Returns whether ``dynamics`` has one flag for all agents; False if it cannot be traced, which is told later."""
+        like = spaces.struct(action_space)
+        action = jax.ShapeDtypeStruct((num_agents, *like.shape), like.dtype)
+        try:
+            level, chance = (jax.eval_shape(lambda key, f=f: f(key, ()), jax.random.key(0)) for f in (levels, drawn))
+            ended = jax.eval_shape(dynamics, jax.eval_shape(initial, level), action, *((chance,) if noise else ()))[2]
+        except RAISED:
+            return False
+        return ended.shape == ()
+
+    drawn = noise or no_noise
+    env = Env(name, levels, begin, drawn, step, observation_space, action_space, legal, num_agents)
+    return env._replace(ends_together=ends_together()) if num_agents > 1 else env
 
 
 def one_level(key: Key, shape: tuple[int, ...]) -> Array:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from purerl import trees
-from purerl.envs import resets
+from purerl.envs import resets, seats
 from purerl.types import Array, Env, Key, Metrics, PyTree, Step
 
 STEPS = zlib.crc32(b"steps")
@@ -42,22 +43,30 @@ class Fleet(NamedTuple):
 def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet:
     """Makes ``num_envs`` copies of ``env``, a row each; of an environment with ``N`` agents, a row for each agent.
 
-    The rows of a copy's agents lie side by side: row ``i * N + j`` is agent ``j`` of copy ``i``. Episodes begin as
-    ``begins`` says (None: as ``env.resets`` does).
+    The rows of a copy's agents lie side by side: row ``i * N + j`` is agent ``j`` of copy ``i``. Games begin as
+    ``begins``, the resets of `seats.seated` environments, says (None: as ``env.resets`` does).
 
     Raises:
         ConfigError: As `resets.parse` does.
     """
-    num_agents, begins = env.num_agents, begins or resets.make_resets(env, num_envs)
+    num_agents, info_names = env.num_agents, env.info_names
+    game = seats.seated(env)
+    begins = begins or resets.make_resets(game, num_envs)
 
     def noise(key: Key, shape: tuple[int, ...]) -> tuple[PyTree, PyTree]:
         return env.noise(jax.random.fold_in(key, STEPS), (*shape, num_envs)), begins.noise(key, shape)
 
     def step(noise: tuple[PyTree, PyTree], env_state: PyTree, action: Array) -> tuple[PyTree, PyTree, Step]:
-        env_state, made = jax.vmap(env.step)(noise[0], env_state, action)
-        last = made.last if num_agents == 1 else made.last[:, 0]
+        env_state, made = jax.vmap(game.step)(noise[0], env_state, action)
+        last = made.game_over if num_agents == 1 else made.game_over[:, 0]
         env_state, obs = begins.renew(noise[1], last, (env_state, made.next_obs))
-        return env_state, obs, made
+        return env_state, obs, seats.own(made)._replace(info=told(made))
+
+    def told(made: Step) -> PyTree:
+        """Returns the numbers of `Env.info_names`, as float32 of the shape of rewards; ``()`` without any."""
+        shape = made.reward.shape
+        lead = lambda x: jnp.asarray(x, jnp.float32).reshape(num_envs, *[1] * (len(shape) - jnp.ndim(x)), *x.shape[1:])
+        return {name: jnp.broadcast_to(lead(made.info[name]), shape) for name in info_names} or ()
 
     if num_agents == 1:
         return Fleet(num_envs, num_envs, begins.first, noise, step, begins.metrics, env)

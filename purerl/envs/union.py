@@ -68,7 +68,7 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
             def step(noises: PyTree, states: PyTree, action: Array) -> tuple[PyTree, Step]:
                 state, result = envs[i].step(noises[i], states[i], _own(envs[i], action))
                 reward = jnp.asarray(result.reward, jnp.float32)
-                result = result._replace(next_obs=pad(result.next_obs), reward=reward)
+                result = result._replace(next_obs=pad(result.next_obs), reward=reward, info=())
                 return (*states[:i], state, *states[i + 1 :]), result
 
             return step

@@ -83,6 +83,13 @@ def mean(x: Array, counts: Array | tuple[()] = ()) -> Array:
     return jnp.sum(jnp.where(counts, x, 0.0)) / at_least_one(jnp.sum(counts))
 
 
+def both(one: Array | tuple[()], other: Array | tuple[()]) -> Array | tuple[()]:
+    """Returns where two masks are True; ``()`` is True everywhere."""
+    if isinstance(one, tuple) or isinstance(other, tuple):
+        return other if isinstance(one, tuple) else one
+    return one & other
+
+
 def at_least_one(size: Array) -> Array:
     """Returns ``size``, a number of elements, or 1 if there are none: the number by which sums over them are divided.
 

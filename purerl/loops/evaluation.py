@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import trees
+from purerl import exact, trees
+from purerl.envs import seats
 from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
@@ -22,7 +23,7 @@ class Evaluation(NamedTuple):
     """The results of the played episodes, all ``[E]``.
 
     ``episode_return`` is an episode's undiscounted return, ``episode_length`` its length in steps; ``finished`` is
-    False where the episode was cut off.
+    False where the episode was cut off. Of several agents, each counts the steps in which it was in the game.
     """
 
     episode_return: Array
@@ -169,14 +170,14 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, l
     def act(loop: tuple[Any, ...]) -> tuple[Any, ...]:
         time, here, total, length, finished = loop
         here, _, step = move(here, time)
-        total = total + jnp.where(finished, 0.0, step.reward)
-        length = length + ~finished
-        return time + 1, here, total, length, finished | step.last
+        counts = ~finished if isinstance(step.present, tuple) else ~finished & step.present
+        total = exact.plus(total, exact.of(jnp.where(counts, step.reward, 0.0)))
+        return time + 1, here, total, length + counts, finished | step.game_over
 
     size = num_episodes * env.num_agents
-    nothing = jnp.zeros(size), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
+    nothing = exact.zeros(size), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
     *_, total, length, finished = jax.lax.while_loop(under_way, act, (jnp.zeros((), jnp.int32), begin(), *nothing))
-    return Evaluation(total, length, finished)
+    return Evaluation(exact.value(total), length, finished)
 
 
 def playing(
@@ -200,6 +201,7 @@ def playing(
         ConfigError: The environment is the host's.
     """
     on_device(env, "purerl eval plays in it")
+    env = seats.seated(env)
     key_reset, key_step = jax.random.split(key)
     several = env.num_agents > 1
     size = num_episodes * env.num_agents

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from purerl import trees
+from purerl.envs import seats
 from purerl.envs.fleet import fleet
-from purerl.loops.rollout import episode_metrics
+from purerl.loops.rollout import episode_metrics, transition
 from purerl.types import (
     Actors,
     Array,
@@ -65,7 +66,7 @@ class StepResult(NamedTuple):
 
 def arrive(env: Env, init_carry: Callable[[int], PyTree], first: PyTree) -> Lane:
     """Begins episodes in ``env`` with the plain environments' first observations ``[E, ...]``."""
-    env_state, obs = jax.vmap(env.begin)(first)
+    env_state, obs = jax.vmap(seats.seated(env).begin)(first)
     obs = trees.merge(obs, 2) if env.num_agents > 1 else obs
     return Lane(env_state, obs, init_carry(trees.length(obs)))
 
@@ -93,8 +94,7 @@ def go_on(
     rows = fleet(env, trees.length(result.first))
     env_state, following, step = rows.step((result.step, result.first), lane.env_state, choice.action)
     carry = remember(choice.carry, step)
-    ends = step.reward, step.terminated, step.truncated, step.next_obs
-    return Lane(env_state, following, carry), Transition(lane.obs, choice.action, *ends, choice.extras)
+    return Lane(env_state, following, carry), transition(lane.obs, choice.action, step, choice.extras)
 
 
 def keys(key: Key) -> tuple[Key, Key, Key]:
@@ -114,7 +114,7 @@ def collected(
     beside = lambda axis, *parts: parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
     trajectory: Transition = jax.tree.map(lambda *x: beside(1, *x), *rows)
     lane: Lane = jax.tree.map(lambda *x: beside(0, *x), *lanes)
-    totals = episode_metrics(actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last)
+    totals = episode_metrics(actors.episode_return, actors.episode_length, trajectory)
     return Actors(*lane, *totals[:2]), trajectory, totals[2]
 
 

@@ -39,7 +39,8 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int 
         following, action, step = move(here, time)
         cut = step.truncated | ((time + 1 >= max_steps) & ~step.terminated)
         made = Dataset(here.obs, action, step.reward, step.terminated, cut, step.next_obs)
-        return (following, finished | made.last), (made, ~finished)
+        live = ~finished if isinstance(step.present, tuple) else ~finished & step.present
+        return (following, finished | step.game_over | (time + 1 >= max_steps)), (made, live)
 
     how = backend.compiler_options()
     segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)), compiler_options=how)

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from purerl import backend, kernels, shards, trees
+from purerl import backend, exact, kernels, shards, trees
 from purerl.envs.fleet import Fleet
+from purerl.exact import Sum
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Situation, Step, Transition
 
 
@@ -18,7 +19,7 @@ def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
         env_state=env_state,
         obs=obs,
         carry=learner.init_carry(fleet.size),
-        episode_return=jnp.zeros(fleet.size),
+        episode_return=exact.zeros(fleet.size),
         episode_length=jnp.zeros(fleet.size, jnp.int32),
     )
 
@@ -77,8 +78,8 @@ def rollout(
         num_steps: The number of steps ``T``.
 
     Returns:
-        The actors after the last step, the trajectory ``[T, B]``, and the metrics of `episode_metrics` and of the
-        fleet's resets.
+        The actors after the last step, the trajectory ``[T, B]``, and the metrics of `episode_metrics`, of the
+        environment's `Step.info` and of the fleet's resets.
     """
     behaviour = jax.lax.stop_gradient(behaviour)
     key_env, key_policy = jax.random.split(key)
@@ -91,55 +92,66 @@ def rollout(
         action, carry, extras = learner.explore(behaviour, Situation(obs, carry, env_state), policy_noise)
         env_state, following, step = fleet.step(env_noise, env_state, action)
         carry = begin_anew(carry, step)
-        transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
-        return (env_state, following, carry), transition
+        return (env_state, following, carry), (transition(obs, action, step, extras), step.info)
 
     start = actors.env_state, actors.obs, actors.carry
     with jax.named_scope("rollout"):
         plain = jax.lax.scan if backend.is_cpu() else packed_scan
-        (env_state, obs, carry), trajectory = kernels.scan(act, start, noises, num_steps, "rollout", plain)
-    episode_return, episode_length, metrics = episode_metrics(
-        actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
-    )
-    metrics |= shards.mean(fleet.metrics(trajectory.last))
+        (env_state, obs, carry), (trajectory, info) = kernels.scan(act, start, noises, num_steps, "rollout", plain)
+    episode_return, episode_length, metrics = episode_metrics(actors.episode_return, actors.episode_length, trajectory)
+    metrics |= info_metrics(info, trajectory) | shards.mean(fleet.metrics(trajectory.game_over))
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
 
 
-def episode_metrics(
-    episode_return: Array, episode_length: Array, reward: Array, last: Array
-) -> tuple[Array, Array, Metrics]:
+def transition(obs: PyTree, action: Array, step: Step, extras: PyTree) -> Transition:
+    """Makes a row of a trajectory ``[B]``: what was seen and done, and the step that followed."""
+    ends = step.reward, step.terminated, step.truncated, step.next_obs
+    return Transition(obs, action, *ends, extras, step.present, step.over)
+
+
+def episode_metrics(episode_return: Sum, episode_length: Array, trajectory: Transition) -> tuple[Sum, Array, Metrics]:
     """Computes the mean return and length of the episodes that ended in a trajectory, after the rollout's scan.
 
-    The total return of these episodes is the running returns at the start of the trajectory, plus all of its rewards,
-    minus the returns of the episodes that are still running at its end; lengths likewise.
+    The returns of these episodes are the running ones of rows in which one ended, and all rewards up to the last end
+    there. No other episode's rewards enter, and sums are `exact`, so that a return of 10 is one beside any other. Of
+    several agents each has its own return and length, of the steps in which it was in the game, and they count when the
+    game is over.
 
     Args:
         episode_return: Returns so far of the episodes that are running at the start ``[B]``.
         episode_length: Their lengths so far ``[B]``.
-        reward: ``[T, B]``.
-        last: ``[T, B]``.
+        trajectory: ``[T, B]``.
 
     Returns:
         The new running totals, both ``[B]``, and the metrics ``episode_return`` and ``episode_length`` (means over the
         episodes that ended; nan if none did) and ``episodes`` (their number).
     """
-    time = jnp.arange(reward.shape[0])[:, None]
+    last, reward = trajectory.game_over, trajectory.reward
+    played = jnp.ones_like(last) if isinstance(trajectory.present, tuple) else trajectory.present
+    time = jnp.arange(len(last))[:, None]
     last_end = jnp.max(jnp.where(last, time, -1), axis=0)  # [B]
-    under_way = time > last_end[None]
-    unbroken = last_end < 0
-    open_return = jnp.where(unbroken, episode_return, 0.0) + jnp.sum(reward * under_way, axis=0)
-    open_length = jnp.where(unbroken, episode_length, 0) + jnp.sum(under_way, axis=0, dtype=jnp.int32)
-    all_returns, all_lengths, ended = shards.total(
-        (
-            jnp.sum(episode_return) + jnp.sum(reward) - jnp.sum(open_return),
-            jnp.sum(episode_length) + reward.size - jnp.sum(open_length),
-            jnp.sum(last, dtype=jnp.int32),
-        )
+    over = jnp.stack([time <= last_end[None], time > last_end[None]])  # [2, T, B]: is over, goes on
+    before = jnp.stack([last_end >= 0, last_end < 0])  # [2, B]: which of them began before the trajectory
+    returns = exact.plus(
+        exact.where(before, Sum(*(x[None] for x in episode_return))),
+        exact.total(exact.of(jnp.where(over, reward[None], 0.0)), 1),
     )
-    per_episode = jnp.where(ended > 0, 1 / jnp.maximum(ended, 1).astype(jnp.float32), jnp.nan)
-    metrics = {
-        "episode_return": all_returns * per_episode,
-        "episode_length": all_lengths * per_episode,
-        "episodes": ended,
-    }
-    return open_return, open_length, metrics
+    lengths = jnp.where(before, episode_length[None], 0) + jnp.sum(over & played[None], axis=1, dtype=jnp.int32)
+    sums = exact.total(exact.at(returns, 0)), exact.total(exact.of(lengths[0])), jnp.sum(last, dtype=jnp.int32)
+    all_returns, all_lengths, count = shards.total(sums)
+    mean = lambda x: jnp.where(count > 0, exact.value(x) / jnp.maximum(count, 1).astype(jnp.float32), jnp.nan)
+    metrics = {"episode_return": mean(all_returns), "episode_length": mean(all_lengths), "episodes": count}
+    return exact.at(returns, 1), lengths[1], metrics
+
+
+def info_metrics(info: PyTree, trajectory: Transition) -> Metrics:
+    """Computes ``info/NAME``, the mean of what `Step.info` has in the last steps of episodes; nan if none ended.
+
+    Args:
+        info: ``[T, B]`` by name; ``()``: there is none.
+        trajectory: ``[T, B]``.
+    """
+    last = trajectory.ended
+    sums = {name: jnp.sum(jnp.where(last, x, 0.0)) for name, x in dict(info).items()}
+    sums, count = shards.total((sums, jnp.sum(last, dtype=jnp.float32)))
+    return {f"info/{name}": x / count for name, x in sums.items()}

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.curricula import Buffer, Curriculum, Plan
-from purerl.envs import resets
+from purerl.envs import resets, seats
 from purerl.envs.fleet import Fleet, fleet
 from purerl.formulas import levels as formulas
 from purerl.formulas.levels import Played
@@ -56,7 +56,7 @@ def play(
         num_envs: The number of environments.
         num_steps: The number of steps.
     """
-    rows = fleet(env, num_envs, resets.again(env, levels))
+    rows = fleet(env, num_envs, resets.again(seats.seated(env), levels))
     return rollout(key, rows, learner, behaviour, init_actors(key, rows, learner), num_steps)
 
 

@@ -78,4 +78,4 @@ def learning(
         return LearningState(training, t), Step(next_obs, paid.astype(jnp.float32), *ends)
 
     env = Env(name, jax.random.split, begin, no_noise, step, observation_space, action_space, num_agents=num_agents)
-    return env._replace(resets="few")
+    return env._replace(resets="few", ends_together=True)

@@ -56,8 +56,10 @@ def mixed(agent: Replay, demos: Replay, ratio: Scalar, num_envs: int) -> Replay:
 
 
 def _with_extras(items: PyTree, like: PyTree) -> PyTree:
-    """Adds zeros to ``items`` for extras that it lacks and ``like`` has."""
+    """Adds zeros to ``items`` for extras that it lacks and ``like`` has; whoever recorded play was in the game."""
     lacking = [name for name in ("extras", "next_extras") if getattr(items, name, None) == ()]
+    if isinstance(items, Transition):
+        items = items._replace(present=jax.tree.map(jnp.ones_like, like.present))
     return items._replace(**{name: jax.tree.map(jnp.zeros_like, getattr(like, name)) for name in lacking})
 
 

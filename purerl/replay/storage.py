@@ -81,6 +81,7 @@ def kept(trajectory: Transition, frames: PyTree, stride: int) -> Transition:
 
     extras = trajectory.extras
     return trajectory._replace(
+        over=(),
         obs=newest(trajectory.obs),
         next_obs=newest(trajectory.next_obs),
         extras=extras._replace(first=begins(extras.first)) if isinstance(extras, Recorded) else begins(extras),
@@ -98,6 +99,11 @@ def write(items: Transition, position: Array, rows: Transition) -> Transition:
     if isinstance(items.next_obs, Cuts):
         return written._replace(next_obs=cuts.add(items.next_obs, position, rows.truncated, rows.next_obs))
     return written._replace(next_obs=jax.tree.map(put, items.next_obs, rows.next_obs) if stores_next(items) else ())
+
+
+def present(items: Transition, row: Array, env: Array) -> Array | tuple[()]:
+    """Reads `Transition.present` of the steps in ``row`` of ``env``, indices ``[...]``; ``()``: it is True."""
+    return () if isinstance(items.present, tuple) else items.present[row, env]
 
 
 def stores_next(items: Transition) -> bool:

@@ -37,6 +37,8 @@ def transitions(n: int, gamma: Scalar) -> View:
       observation, so ``next_extras`` are those of the truncated step itself.
     - Otherwise a transition ends before that step, and a transition that begins with it is not usable.
 
+    Nor is one that an agent began while it was out of the game.
+
     Args:
         n: The number of steps, at least 1.
         gamma: A scalar, which may be traced.
@@ -76,7 +78,8 @@ def transitions(n: int, gamma: Scalar) -> View:
             extras=storage.read(items.extras, row, env),
             next_extras=storage.read(items.extras, after, env),
         )
-        return outcome, has_next[0] | ~truncated[0]
+        usable, present = has_next[0] | ~truncated[0], storage.present(items, row, env)
+        return outcome, usable if isinstance(present, tuple) else usable & present
 
     return View(n + 1, 1, read)
 
@@ -127,6 +130,7 @@ def sequences(length: int, stride: int = 1) -> View:
             **{name: getattr(items, name)[rows, envs] for name in ("action", "reward", "terminated", "truncated")},
             next_obs=_cut(items, rows, envs, frames) if storage.stores_next(items) else (),
             extras=_extras(items.extras, row // stride, env, rows, envs),
+            present=storage.present(items, rows, envs),
         )
         return sequence, jnp.ones(row.shape, bool)
 

@@ -30,13 +30,15 @@ def apart(env, num_agents):
         noise=lambda key, shape: env.noise(key, (*shape, num_agents)),
         step=jax.vmap(env.step, in_axes=(None, 0, 0)),
         num_agents=num_agents,
+        ends_together=True,
     )
 
 
 def pair(env):
     """Two agents who have a copy of ``env`` each, and begin in one level."""
     both = lambda level: jax.tree.map(lambda x: jnp.stack([x, x]), env.begin(level))
-    return env._replace(begin=both, step=jax.vmap(env.step, in_axes=(None, 0, 0)), num_agents=2)
+    step = jax.vmap(env.step, in_axes=(None, 0, 0))
+    return env._replace(begin=both, step=step, num_agents=2, ends_together=True)
 
 
 SMALL = {"num_steps": 16, "hidden_sizes": (8,), "learning_rate": 1e-2}

@@ -447,9 +447,8 @@ FAKES = {
     "one end": (
         lambda: edited(
             terminated=lambda made: made.terminated & jnp.array([True, False]),
-            truncated=lambda made: made.terminated & jnp.array([False, True]),
         ),
-        r"terminated, truncated: differ between agents, first at step \d",
+        r"terminated, truncated: ends_together, but they differ between agents, first at step \d",
     ),
     "nobody": (
         lambda: edited()._replace(acting=lambda obs: obs[..., -1] & obs[..., 0]),

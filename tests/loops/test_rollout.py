@@ -5,15 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs, ppo
+from purerl import envs, exact, ppo
 from purerl.envs.fleet import fleet
 from purerl.loops.rollout import episode_metrics, init_actors, rollout
-from purerl.types import Situation
+from purerl.types import Situation, Transition
+
+
+def played(reward, last):
+    """A trajectory of which these rewards and ends alone are of interest."""
+    return Transition((), (), jnp.asarray(reward, jnp.float32), jnp.asarray(last), jnp.zeros_like(last), (), ())
 
 
 def test_episode_metrics_against_a_loop():
     rng = np.random.default_rng(0)
-    episode_return, episode_length = jnp.zeros(3), jnp.zeros(3, jnp.int32)
+    episode_return, episode_length = exact.zeros(3), jnp.zeros(3, jnp.int32)
     total, length = np.zeros(3), np.zeros(3)
     for chance in (0.3, 0.0, 1.0, 0.1):
         reward, last = rng.normal(size=(8, 3)), rng.random((8, 3)) < chance
@@ -23,17 +28,39 @@ def test_episode_metrics_against_a_loop():
             returns += list(total[last[t]])
             lengths += list(length[last[t]])
             total, length = np.where(last[t], 0, total), np.where(last[t], 0, length)
-        episode_return, episode_length, metrics = episode_metrics(
-            episode_return, episode_length, jnp.asarray(reward), jnp.asarray(last)
-        )
-        np.testing.assert_allclose(episode_return, total, atol=1e-5)
+        episode_return, episode_length, metrics = episode_metrics(episode_return, episode_length, played(reward, last))
+        np.testing.assert_allclose(exact.value(episode_return), total, atol=1e-6)
         np.testing.assert_array_equal(episode_length, length)
         assert metrics["episodes"] == len(returns)
         if returns:
-            np.testing.assert_allclose(metrics["episode_return"], np.mean(returns), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(metrics["episode_return"], np.mean(returns), rtol=1e-6, atol=1e-7)
             np.testing.assert_allclose(metrics["episode_length"], np.mean(lengths), rtol=1e-5)
         else:
             assert np.isnan(metrics["episode_return"]) and np.isnan(metrics["episode_length"])
+
+
+def test_returns_beside_large_ones():
+    """A row that earns 1e5 a step and never ends changes no other's return, nor does an episode before in one row."""
+    episode_return, episode_length = exact.zeros(4), jnp.zeros(4, jnp.int32)
+    reward = np.broadcast_to(np.array([1e5, 1.0, 1.0, 1.0]), (16, 4)).copy()
+    step = jax.jit(episode_metrics)
+    for first in range(0, 4096, 16):
+        ends = (np.arange(first, first + 16) + 1) % 10 == 0
+        last = ends[:, None] & np.array([False, True, True, True])
+        episode_return, episode_length, metrics = step(episode_return, episode_length, played(reward, last))
+        assert metrics["episode_return"] == (10.0 if last.any() else pytest.approx(np.nan, nan_ok=True))
+    assert exact.value(episode_return)[0] == np.float32(4096e5)
+
+
+def test_a_return_of_a_million_steps():
+    """A million rewards of 0.1 count in full, where float32 would end at 100,958; and so do steps beyond 2^24."""
+    reward, step = np.full((1000, 1), 0.1, np.float32), jax.jit(episode_metrics)
+    total, length = exact.zeros(1), jnp.full(1, 2**24, jnp.int32)
+    for _ in range(1000):
+        total, length, _ = step(total, length, played(reward, np.zeros((1000, 1), bool)))
+    metrics = step(total, length, played(reward, np.arange(1000)[:, None] == 0))[2]
+    assert metrics["episode_return"] == pytest.approx(1000001 * float(np.float32(0.1)), rel=1e-7)
+    assert metrics["episode_length"] == np.float32(2**24 + 1000001)
 
 
 def test_alignment(key):

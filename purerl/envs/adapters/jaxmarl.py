@@ -79,7 +79,8 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
         name: The name of the `Env`.
         environment: An environment of JaxMARL.
         timed: Whether the environment's episodes end by a time limit alone. Episodes are then truncated where JaxMARL
-            ends them, and otherwise terminate there.
+            ends them, for all agents at once. Otherwise an agent terminates where JaxMARL says that it is done, or the
+            game.
         max_steps: Steps after which an episode is truncated; None: only JaxMARL ends it.
 
     Raises:
@@ -112,8 +113,11 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
     def step(state: PyTree, action: Array, key: Key) -> Consequence:
         obs, state, rewards, dones, _ = environment.step_env(key, state, native(action))
         reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32) for agent in agents])
-        ended = dones["__all__"]
-        flags = (False, ended) if timed else (ended, False)
+        over = jnp.asarray(dones["__all__"], bool)
+        if timed or num_agents == 1:
+            flags = (False, over) if timed else (over, False)
+        else:
+            flags = jnp.stack([jnp.asarray(dones[agent], bool) for agent in agents]) | over, False
         return Consequence(state, observe(obs, state), reward[0] if num_agents == 1 else reward, *flags)
 
     with lenient():
@@ -129,6 +133,7 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
         legal=(lambda obs: obs["legal"]) if mask else None,
         num_agents=num_agents,
     )
+    env = env._replace(ends_together=timed)
     if changing:
         env = env._replace(acting=lambda obs: jnp.sum(obs["legal"], axis=-1) > 1)
     if has_state:

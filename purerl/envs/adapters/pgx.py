@@ -98,4 +98,6 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None) -> En
         legal=None if free else lambda obs: obs["legal"],
         num_agents=num_players,
     )
-    return env._replace(acting=lambda obs: obs["acting"], zero_sum=True) if several else env
+    if not several:
+        return env
+    return env._replace(acting=lambda obs: obs["acting"], zero_sum=True, ends_together=True)

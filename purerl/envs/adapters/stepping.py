@@ -98,7 +98,7 @@ def episodes(
             either.
         legal: As in `Env`.
         num_agents: With several, observations, actions and rewards lead with that many, and a `Consequence` has one
-            flag of each kind for all.
+            flag of each kind for all, or one for each.
 
     Raises:
         ConfigError: If a count is too small.

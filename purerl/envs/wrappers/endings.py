@@ -60,7 +60,9 @@ def mask_nonfinite(env: Env) -> Env:
         floats = [x for x in jax.tree.leaves(step[:2]) if jnp.issubdtype(x.dtype, jnp.inexact)]
         wrong = ~jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
         none = jnp.zeros_like(step.terminated)
-        step = choose(wrong, Step(env_state.obs, jnp.zeros_like(step.reward), none, ~none), step)
+        ended = {"terminated": none, "truncated": ~none, "over": jax.tree.map(jnp.ones_like, step.over)}
+        cut = step._replace(next_obs=env_state.obs, reward=jnp.zeros_like(step.reward), **ended)
+        step = choose(wrong, cut, step)
         return Masked(inner, step.next_obs), step
 
     return holding(env, lambda inner, obs: (Masked(inner, obs), obs), step)

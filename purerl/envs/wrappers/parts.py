@@ -31,7 +31,9 @@ def holding(
         step: Replaces that of ``env``.
         **fields: Replace those of ``env``.
     """
-    return env._replace(begin=lambda level: hold(*env.begin(level)), step=step, keep=kept(env), **fields)
+    present = env.present
+    held = {"keep": kept(env), "present": present and (lambda env_state: present(env_state.inner)), **fields}
+    return env._replace(begin=lambda level: hold(*env.begin(level)), step=step, **held)
 
 
 def kept(env: Env) -> Callable[[PyTree, PyTree], PyTree] | None:

@@ -127,6 +127,8 @@ def make_learner(
         return sequences.unroll(config, network, params["agents"], items)
 
     def mixed(params: PyTree, q: Array, obs: PyTree) -> Array:
+        """Returns the values ``[..., G]`` of the team, to which an agent that is out of the game adds nothing."""
+        q = jnp.where(team.present(obs), q, 0.0) if team.present else q
         return mixer.mix(params["mixer"], q, team.state(obs))
 
     def counted(action: Array, obs: PyTree) -> Array:
@@ -156,6 +158,8 @@ def make_learner(
             out_axes=-1,
         )(value, after_cut)  # [L, N, G]
         taken = mixed(params, _at(q[0], counted(sequences.late(config, items.action), obs)), obs)
+        if team.present and taken.shape[-1] > 1:
+            learned &= team.present(obs)
         error = jnp.where(learned, target - taken, 0.0)
         mean_size = jnp.sum(jnp.abs(error), axis=(0, 2)) / jnp.maximum(jnp.sum(learned, axis=(0, 2)), 1)
         each = jnp.sum(jnp.mean(jnp.square(error), axis=0), axis=-1)

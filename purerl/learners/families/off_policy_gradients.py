@@ -114,7 +114,8 @@ class Method(NamedTuple):
     K]``, except for the actor's loss.
 
     Observations are normalised, actions in the environment's units. ``params`` are all of the learner's, and ``moving``
-    those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies.
+    those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies. ``present(obs)`` is
+    bool ``[N, M]``, where the values of an agent of a team are learned; None: everywhere.
     """
 
     init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
@@ -128,6 +129,7 @@ class Method(NamedTuple):
     # (moving, critic, obs, noise) -> (loss [N], metrics)
     targets: Sequence[str]
     init_carry: Callable[[int], PyTree] = lambda num_envs: ()
+    present: Callable[[PyTree], Array] | None = None
 
 
 def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
@@ -233,6 +235,8 @@ def make_learner(
         obs, action, weight, target = batch
         q = method.value(critic, obs, action)
         error = target[..., None] - q
+        if method.present:
+            error = jnp.where(method.present(obs)[..., None], error, 0.0)
         axes = tuple(range(1, error.ndim))
         size = jnp.mean(jnp.abs(error), axis=axes)
         each = jnp.sum(td_loss(error, config), axis=axes)

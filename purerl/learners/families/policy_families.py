@@ -236,6 +236,7 @@ def make_learner(
 
     def restart(carry: PolicyFamilyCarry, step: Step) -> PolicyFamilyCarry:
         last, total = step.last, carry.total + step.reward
+        ended = last if isinstance(step.present, tuple) else last & step.present
         told = carry.told._replace(
             action=jnp.where(last, -1, carry.told.action), extrinsic=jnp.where(last, 0.0, step.reward)
         )
@@ -243,7 +244,7 @@ def make_learner(
             memory=trees.restart(carry.memory, network.init_carry(len(last)), last),
             told=told,
             episode=new.begin(carry.episode, last),
-            control=controller.record(carry.control, told.policy, total, last),
+            control=controller.record(carry.control, told.policy, total, ended),
             begins=last,
             total=jnp.where(last, 0.0, total),
         )
@@ -310,6 +311,8 @@ def _tail(config: Any, number_of: Callable[[Array], Array], sample: Sample) -> t
     items, num = sample.items, config.novelty_steps
     cut = lambda tree, start, end: jax.tree.map(lambda x: x[start:end], tree)
     weight = jnp.broadcast_to(sample.weight[None], (num, len(sample.weight)))
+    if not isinstance(items.present, tuple):
+        weight = weight * cut(items.present, -num - 1, -1)
     last, action = cut((items.last, items.action), -num - 1, -1)
     steps = cut(items.obs, -num - 1, -1), cut(items.obs, -num, None), number_of(action), jnp.where(last, 0, weight)
     return trees.merge((*steps, weight), 2)

@@ -16,6 +16,7 @@ from flax import linen as nn
 
 from purerl import config as cfg
 from purerl import networks, spaces, trees
+from purerl.envs import seats
 from purerl.formulas import distributions, losses
 from purerl.learners.parts import checks, gradients, lifetimes, normalize, reuse, settings, versions
 from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, first, scores
@@ -130,7 +131,7 @@ critic's value before the update."""
 
 
 class PolicyGradientParts(NamedTuple):
-    """The parts of an algorithm of the family."""
+    """The parts of an algorithm of the family; agents that are ``apart`` may end before the others."""
 
     network: ActorCritic
     distribution: Distribution
@@ -139,6 +140,7 @@ class PolicyGradientParts(NamedTuple):
     scaler: RewardScaler
     value_loss: ValueLoss
     acting: Callable[[PyTree], Array] | None
+    apart: bool = False
 
 
 class ActorCriticParts(TypedDict, total=False):
@@ -229,6 +231,7 @@ def make_parts(
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
         value_loss,
         env.acting,
+        seats.apart(env),
     )
 
 
@@ -241,7 +244,8 @@ def scaled(
     config: PolicyGradientConfig, parts: PolicyGradientParts, state: Any, trajectory: Transition
 ) -> tuple[PyTree, Transition]:
     """Returns the new state of the reward's scale, and the trajectory ``[T, B]`` with scaled rewards."""
-    scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
+    given = trajectory.reward, trajectory.last, config.gamma, trajectory.present
+    scale, reward = parts.scaler.scale(state.reward_scale, *given)
     return scale, trajectory._replace(reward=reward)
 
 
@@ -259,12 +263,12 @@ def experience(
         parts: Parts of the algorithm.
         state: The learner's state.
         trajectory: The trajectory ``[T, B]``.
-        present: Where there is something to learn from (`reuse.Reuse`), bool ``[T, B]``; ``()``: everywhere.
+        present: Where there is something to learn from (`reuse.Reuse`), bool ``[T, B]``; ``()``: everywhere that an
+            agent was in the game.
     """
     policy, carry = trajectory.extras
-    acting = parts.acting(trajectory.obs) if parts.acting else ()
-    if not isinstance(present, tuple):
-        acting = present if isinstance(acting, tuple) else present & acting
+    present = losses.both(present, trajectory.present)
+    acting = losses.both(present, parts.acting(trajectory.obs) if parts.acting else ())
     return Experience(
         obs=parts.normalizer.apply(state.obs_moments, trajectory.obs),
         action=trajectory.action,
@@ -313,7 +317,8 @@ def make_learner(
             here, noise = Situation(obs, network.init_carry(num_envs)), distribution.noise(key, (num_envs,))
             action, _, extras = explore(behaviour(state), here, noise)
             reward, ended = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
-            return Transition(obs, action, reward, ended, ended, obs, extras)
+            seat = (ended, ended) if parts.apart else ()
+            return Transition(obs, action, reward, ended, ended, obs, extras, *seat)
 
         return state._replace(reused=reusing.init(step))
 
@@ -340,7 +345,7 @@ def make_learner(
             metrics["lag"] = jnp.asarray(config.lag, jnp.float32)
             stale, past = versions.delay(state.past, learned.params, config.lag)
             learned = learned._replace(stale=stale, past=past)
-        obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
+        obs_moments = normalizer.update(state.obs_moments, trajectory.obs, trajectory.present)
         learned = learned._replace(
             obs_moments=obs_moments, reward_scale=reward_scale, reused=reused, age=lifetimes.older(state.age)
         )
@@ -370,7 +375,8 @@ def log_ratio(parts: PolicyGradientParts, trajectory: Transition, policy: Policy
     ratio = parts.distribution.log_prob(acted, trajectory.action) - parts.distribution.log_prob(
         other, trajectory.action
     )
-    return jnp.where(parts.acting(trajectory.obs), ratio, 0.0) if parts.acting else ratio
+    counts = losses.both(trajectory.present, parts.acting(trajectory.obs) if parts.acting else ())
+    return ratio if isinstance(counts, tuple) else jnp.where(counts, ratio, 0.0)
 
 
 def descend(

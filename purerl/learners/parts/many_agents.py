@@ -62,8 +62,9 @@ class Team(NamedTuple):
     """A joint environment of ``M`` agents with ``A`` actions each.
 
     Its functions take observations with any leading axes: ``legal(obs)`` is bool ``[..., M, A]``, or None if all
-    actions are legal; ``acting(obs)`` is bool ``[..., M]``; ``state(obs)`` is ``[..., S]`` float32. ``acting`` itself
-    is None where all agents always act.
+    actions are legal; ``acting(obs)`` is bool ``[..., M]``; ``state(obs)`` is ``[..., S]`` float32; ``present(obs)`` is
+    bool ``[..., M]``, who is in the game. ``acting`` itself is None where all agents always act, ``present`` where none
+    leaves before the others.
     """
 
     num_agents: int
@@ -72,6 +73,7 @@ class Team(NamedTuple):
     acting: Callable[[PyTree], Array] | None
     state: Callable[[PyTree], Array]
     state_space: Box
+    present: Callable[[PyTree], Array] | None
 
 
 def team(env: Env) -> Team:
@@ -86,6 +88,7 @@ def team(env: Env) -> Team:
         (lambda obs: obs["acting"]) if "acting" in space else None,
         lambda obs: agents.flat(space[part], obs[part]),
         Box(-np.inf, np.inf, (size,), jnp.float32),
+        (lambda obs: obs["present"]) if "present" in space else None,
     )
 
 

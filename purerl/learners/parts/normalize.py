@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import shards
+from purerl import exact, shards, trees
 from purerl.types import Array, PyTree, Scalar
 
 MAX_COUNT = 2**30
@@ -37,10 +37,13 @@ class Compensated(NamedTuple):
 
 
 class Normalizer(NamedTuple):
-    """The functions ``init(example)``, ``update(state, batch)`` and ``apply(state, x)``."""
+    """The functions ``init(example)``, ``update(state, batch, counts)`` and ``apply(state, x)``.
+
+    ``counts``, bool of the leading axes of a batch, selects the samples that count; ``()``: all.
+    """
 
     init: Callable[[PyTree], PyTree]
-    update: Callable[[PyTree, PyTree], PyTree]
+    update: Callable[..., PyTree]
     apply: Callable[[PyTree, PyTree], PyTree]
 
 
@@ -49,7 +52,9 @@ def init_moments(shape: tuple[int, ...]) -> Moments:
     return Moments(jnp.zeros((), jnp.int32), jnp.zeros(shape), jnp.ones(shape))
 
 
-def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -> Moments:
+def update_moments(
+    moments: Moments, batch: Array, max_count: int = MAX_COUNT, counts: Array | tuple[()] = ()
+) -> Moments:
     """Merges a batch into moments (Chan, Golub & LeVeque 1983, eq. 2.1).
 
     It merges by weights rather than by sums, so that nothing grows with the count. The count is exact up to
@@ -59,21 +64,30 @@ def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -
         moments: Moments of samples ``[*shape]``.
         batch: New samples ``[..., *shape]``.
         max_count: The largest count; beyond it old samples are forgotten exponentially.
+        counts: The samples that count, bool ``[...]``; ``()``: all.
     """
-    return _merged(moments, *_of_batch(moments, batch), max_count)
+    return _merged(moments, *_of_batch(moments, batch, counts), max_count)
 
 
-def _of_batch(moments: Moments, batch: Array) -> tuple[int, Array, Array]:
+def _of_batch(moments: Moments, batch: Array, counts: Array | tuple[()]) -> tuple[int | Array, Array, Array]:
     """Returns the number of samples of a batch, in all `shards` of an agent, and their mean and variance."""
     axes = tuple(range(batch.ndim - moments.mean.ndim))
-    size = shards.count() * batch.size // moments.mean.size
-    return size, *shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
+    if isinstance(counts, tuple):
+        size = shards.count() * batch.size // moments.mean.size
+        return size, *shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
+    number, where = jnp.sum(counts, dtype=jnp.int32), counts.reshape(*counts.shape, *[1] * moments.mean.ndim)
+    mean = lambda x: jnp.sum(jnp.where(where, x, 0.0), axis=axes) / jnp.maximum(number, 1)
+    middle = mean(batch)
+    variance = mean(jnp.square(batch - trees.like(middle, batch)))
+    return shards.total(number), *shards.joined(middle, variance, number)
 
 
-def _merged(moments: Moments, size: int, batch_mean: Array, batch_var: Array, max_count: int = MAX_COUNT) -> Moments:
+def _merged(
+    moments: Moments, size: int | Array, batch_mean: Array, batch_var: Array, max_count: int = MAX_COUNT
+) -> Moments:
     """Merges what `_of_batch` returns into moments; see `update_moments`."""
-    count = jnp.minimum(moments.count, max(max_count - size, 0)) + size
-    weight = size / count.astype(jnp.float32)
+    count = jnp.minimum(moments.count, jnp.maximum(max_count - size, 0)) + size
+    weight = size / jnp.maximum(count, 1).astype(jnp.float32)
     shift = batch_mean - moments.mean
     return Moments(
         count=count,
@@ -82,28 +96,21 @@ def _merged(moments: Moments, size: int, batch_mean: Array, batch_var: Array, ma
     )
 
 
-def compensate(state: Compensated, batch: Array) -> Compensated:
+def compensate(state: Compensated, batch: Array, counts: Array | tuple[()] = ()) -> Compensated:
     """Merges a batch as `update_moments` does, but loses none to rounding.
 
     Beyond `PLAIN_COUNT` samples it makes compensated additions.
     """
-    moments, (size, batch_mean, batch_var) = state.moments, _of_batch(state.moments, batch)
+    moments, (size, batch_mean, batch_var) = state.moments, _of_batch(state.moments, batch, counts)
     plain = _merged(moments, size, batch_mean, batch_var)
-    count = plain.count.astype(jnp.float32)
+    count = jnp.maximum(plain.count, 1).astype(jnp.float32)
     shift = batch_mean - moments.mean - state.mean_rest
     growth = batch_var - moments.var - state.var_rest + (1 - size / count) * jnp.square(shift)
-    mean, mean_rest = _add(moments.mean, state.mean_rest + shift * size / count)
-    var, var_rest = _add(moments.var, state.var_rest + growth * size / count)
-    exact = Compensated(Moments(plain.count, mean, var), mean_rest, var_rest)
+    mean, mean_rest = exact.add(moments.mean, state.mean_rest + shift * size / count)
+    var, var_rest = exact.add(moments.var, state.var_rest + growth * size / count)
+    large = Compensated(Moments(plain.count, mean, var), mean_rest, var_rest)
     choose = functools.partial(jnp.where, plain.count > PLAIN_COUNT)
-    return jax.tree.map(choose, exact, Compensated(plain, state.mean_rest, state.var_rest))
-
-
-def _add(a: Array, b: Array) -> tuple[Array, Array]:
-    """Returns ``a + b`` rounded, and what was cut off (Knuth 1997, section 4.2.2, theorem B)."""
-    total = a + b
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
+    return jax.tree.map(choose, large, Compensated(plain, state.mean_rest, state.var_rest))
 
 
 def settled(state: PyTree) -> PyTree:
@@ -114,7 +121,7 @@ def settled(state: PyTree) -> PyTree:
 
 def identity() -> Normalizer:
     """Makes a normaliser that leaves everything as it is."""
-    return Normalizer(init=lambda example: (), update=lambda state, batch: state, apply=lambda state, x: x)
+    return Normalizer(init=lambda example: (), update=lambda state, batch, counts=(): state, apply=lambda state, x: x)
 
 
 def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
@@ -143,7 +150,9 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
 
     return Normalizer(
         init=init,
-        update=lambda state, batch: jax.tree.map(lambda x, m: compensate(m, x) if m else m, batch, state),
+        update=lambda state, batch, counts=(): jax.tree.map(
+            lambda x, m: compensate(m, x, counts) if m else m, batch, state
+        ),
         apply=lambda state, x: jax.tree.map(normalise, x, state),
     )
 
@@ -158,17 +167,17 @@ class ReturnScale(NamedTuple):
 class RewardScaler(NamedTuple):
     """A scaler of rewards, as pure functions.
 
-    ``init(num_envs)`` makes its state, and ``scale(state, reward [T, B], last [T, B], gamma)`` returns ``(state,
-    reward)``.
+    ``init(num_envs)`` makes its state, and ``scale(state, reward [T, B], last [T, B], gamma, counts)`` returns
+    ``(state, reward)``. ``counts``, bool ``[T, B]``, selects the steps whose returns count; ``()``: all.
     """
 
     init: Callable[[int], PyTree]
-    scale: Callable[[PyTree, Array, Array, Scalar], tuple[PyTree, Array]]
+    scale: Callable[..., tuple[PyTree, Array]]
 
 
 def identity_reward() -> RewardScaler:
     """Makes a scaler that leaves rewards as they are."""
-    return RewardScaler(init=lambda num_envs: (), scale=lambda state, reward, last, gamma: (state, reward))
+    return RewardScaler(init=lambda num_envs: (), scale=lambda state, reward, last, gamma, counts=(): (state, reward))
 
 
 def team_spirit(team_size: int, spirit: Scalar) -> RewardScaler:
@@ -190,7 +199,9 @@ def team_spirit(team_size: int, spirit: Scalar) -> RewardScaler:
             raise ValueError(f"team_size = {team_size}: must divide num_envs = {num_envs}")
         return ()
 
-    def scale(state: PyTree, reward: Array, last: Array, gamma: Scalar) -> tuple[PyTree, Array]:
+    def scale(
+        state: PyTree, reward: Array, last: Array, gamma: Scalar, counts: Array | tuple[()] = ()
+    ) -> tuple[PyTree, Array]:
         teams = reward.reshape(*reward.shape[:-1], -1, team_size)
         mixed = (1 - spirit) * teams + spirit * jnp.mean(teams, axis=-1, keepdims=True)
         return state, mixed.reshape(reward.shape)
@@ -206,14 +217,14 @@ def running_reward(epsilon: float = 1e-8, bound: float = 10.0) -> RewardScaler:
     Scaled rewards are clipped to [-``bound``, ``bound``].
     """
 
-    def scale(state, reward, last, gamma):
+    def scale(state, reward, last, gamma, counts=()):
         def accumulate(discounted, step):
             reward, last = step
             discounted = gamma * discounted + reward
             return jnp.where(last, 0.0, discounted), discounted
 
         open_return, discounted = jax.lax.scan(accumulate, state.discounted, (reward, last))
-        moments = update_moments(state.moments, discounted, PLAIN_COUNT)
+        moments = update_moments(state.moments, discounted, PLAIN_COUNT, counts)
         scaled = jnp.clip(reward * jax.lax.rsqrt(moments.var + epsilon), -bound, bound)
         return ReturnScale(moments, open_return), scaled
 

@@ -126,7 +126,7 @@ def targets(
         jnp.where(cut, reward + gamma * after_cut[None], value),
         n_step,
     )
-    return target, ~truncated.at[-1].set(True) | cut
+    return target, _learned(config, items, truncated, cut)
 
 
 def retrace_targets(
@@ -158,7 +158,7 @@ def retrace_targets(
     stopped = jnp.where(cut, reward + discount * after_cut[None], taken)
     columns = trace, reward, taken, value, discount, truncated, stopped
     target = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)
-    return target, ~truncated.at[-1].set(True) | cut
+    return target, _learned(config, items, truncated, cut)
 
 
 def squared(config: Any, error: Array, learned: Array, weight: Array) -> tuple[Array, Array, Array]:
@@ -187,3 +187,9 @@ def _cut(config: Sequences, items: Transition) -> Array:
     """Tells which steps after the burn-in are the cut, bool ``[L, N]``."""
     steps = len(items.reward) - config.burn_in
     return jnp.arange(steps)[:, None] == items.next_obs.step[None] - config.burn_in
+
+
+def _learned(config: Sequences, items: Transition, truncated: Array, cut: Array) -> Array:
+    """Tells which steps after the burn-in have a target, bool ``[L, N]``: where an agent was in the game."""
+    known = ~truncated.at[-1].set(True) | cut
+    return known if isinstance(items.present, tuple) else known & late(config, items.present)

@@ -82,12 +82,15 @@ def curious(config: Any, distillation: Distillation, learner: Learner) -> Learne
         error = distillation.error(state.distilled.judge, next_obs).reshape(trajectory.reward.shape)
         endless = jnp.zeros_like(trajectory.last)
         scale, bonus = scaler.scale(state.scale, error, endless, config.intrinsic_gamma)
-        return rewarded(trajectory, bonus), scale, next_obs, jnp.ones(error.size), bonus
+        there = trajectory.present
+        weight = jnp.ones(error.size) if isinstance(there, tuple) else there.reshape(-1).astype(jnp.float32)
+        return rewarded(trajectory, bonus), scale, next_obs, weight, bonus
 
     def of_sample(state: IntrinsicState, sample: Sample) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
         items, judge = sample.items, state.distilled.judge
         if isinstance(items, Transition):
-            next_obs, shown = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:1]]), items.obs), ~items.last
+            next_obs = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:1]]), items.obs)
+            shown = ~items.last  # so that none is shown of an agent that is out of the game
             next_obs, shown = trees.merge((next_obs, shown.at[-1].set(False)), 2)
         else:
             next_obs, shown = items.next_obs, jnp.ones(items.reward.shape, bool)

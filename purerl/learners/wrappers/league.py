@@ -87,7 +87,7 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
 
     def update(state: LeagueState, trajectory: Transition, key: Key) -> Updated:
         key_learn, key_keep, key_match = jax.random.split(key, 3)
-        matches = jax.tree.map(lambda x: x.reshape(len(x), *where.own.shape), (trajectory.reward, trajectory.last))
+        matches = jax.tree.map(lambda x: x.reshape(len(x), *where.own.shape), (trajectory.reward, trajectory.ended))
         mine = jax.tree.map(lambda x: x.reshape(len(x), *own.shape, *x.shape[2:]), trajectory)  # [T, K, G * E]
         learned, metrics, scores = jax.vmap(
             lambda *given: tuple(learner.update(*given)), in_axes=(0, 1, 0), out_axes=(0, 0, 1)

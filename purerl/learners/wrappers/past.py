@@ -174,7 +174,7 @@ def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
         key_learner, key_choose = jax.random.split(key)
         inner, more = learner.observe(state.learner, trajectory, key_learner)
         state = state._replace(learner=inner)
-        points, last = opponents.points(trajectory.reward[:, ours]), trajectory.last[:, ours]  # [T, G, games]
+        points, last = opponents.points(trajectory.reward[:, ours]), trajectory.ended[:, ours]  # [T, G, games]
         of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))
         score, games, wins = of_each(points), of_each(1.0), of_each(points == 1)
         state = _recorded(state, score, games, wins)._replace(age=state.age + 1)

@@ -1,0 +1,60 @@
+"""Agents whose episodes end before the others', or begin after them: who of an environment's agents is in the game.
+
+A game lasts until no agent is left in it. What happens to an agent while it is out of the game is none of its episode:
+`Step.present` tells learners where there is nothing to learn from.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from purerl.types import Array, Env, PyTree, Step
+
+
+class Seated(NamedTuple):
+    """The state of an environment, and which of its agents are in the game, bool ``[N]``."""
+
+    inner: PyTree
+    present: Array
+
+
+def apart(env: Env) -> bool:
+    """Returns whether the episodes of agents of ``env`` may end at different times."""
+    return env.num_agents > 1 and not env.ends_together
+
+
+def seated(env: Env) -> Env:
+    """Returns ``env`` with steps that say who was in the game, and when it is over; itself unless agents end `apart`.
+
+    In a step that an agent takes while it is out of the game ``present`` is False and it ``terminated``, so that
+    neither estimates nor memories reach from one of its episodes to the next. An agent that leaves without a flag, or
+    is in the game when it is over, was truncated.
+    """
+    if not apart(env):
+        return env
+
+    def begin(level: PyTree) -> tuple[Seated, PyTree]:
+        inner, obs = env.begin(level)
+        return Seated(inner, env.present(inner) if env.present else jnp.ones(env.num_agents, bool)), obs
+
+    def step(noise: PyTree, env_state: Seated, action: Array) -> tuple[Seated, Step]:
+        inner, made = env.step(noise, env_state.inner, action)
+        was = env_state.present
+        there = env.present(inner) if env.present else was & ~made.last
+        over = ~jnp.any(there) if isinstance(made.over, tuple) else jnp.any(made.over)
+        cut = made.truncated | (~made.terminated & (~there | over))
+        return Seated(inner, there), made._replace(
+            terminated=made.terminated | ~was,
+            truncated=cut & was,
+            present=was,
+            over=jnp.broadcast_to(over, was.shape),
+        )
+
+    keep = env.keep
+    seated_keep = keep and (lambda before, begun: begun._replace(inner=keep(before.inner, begun.inner)))
+    return env._replace(begin=begin, step=step, keep=seated_keep, present=None, ends_together=True)
+
+
+def own(made: Step) -> Step:
+    """Returns a step with reward 0 for agents that were out of the game."""
+    return made if isinstance(made.present, tuple) else made._replace(reward=jnp.where(made.present, made.reward, 0.0))
