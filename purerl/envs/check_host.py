@@ -70,7 +70,7 @@ class _Checks:
         self._bounds = [_bounds(_at(host.observation_space, leaf.path)) for leaf in self._leaves]
         self._like = tuple(np.zeros((*lead, *leaf.shape), leaf.dtype) for leaf in self._leaves)
         self.problems: dict[str, None] = {}
-        self.notes: list[str] = []
+        self.notes: list[str] = list(host.notes)
         self.broken, self.terminated, self.truncated = False, 0, 0
         self._ends = self._like_first = 0
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl import spaces
 from purerl.errors import ConfigError
-from purerl.hosts import making
+from purerl.hosts import making, pool
 from purerl.hosts.bundle import HostEnv, Recipe
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -22,7 +22,8 @@ ON_HOST = tuple(making.TRANSFORMS)
 def make_hosted(name: str, params: dict[str, Any]) -> Env:
     """Makes the environment of the host called ``name``.
 
-    ``params`` are its own parameters and the transforms that the host applies.
+    ``params`` are its own parameters and the transforms that the host applies. Tells its notes on the standard error,
+    each once.
 
     Raises:
         ConfigError: If `hosts.making.make` refuses something, a parameter is traced, or ``resets`` is given.
@@ -34,7 +35,16 @@ def make_hosted(name: str, params: dict[str, Any]) -> Env:
             )
         if isinstance(value, jax.core.Tracer):
             raise ConfigError(f"env = {name!r}: {given}: cannot be swept in a host environment")
-    return from_host(_made(name, json.dumps(params, sort_keys=True)))
+    host = _made(name, json.dumps(params, sort_keys=True))
+    for line in [f"env = {name!r}: {note}" for note in host.notes]:
+        if line not in _TOLD:
+            _TOLD.add(line)
+            pool.to_stderr(line)
+    return from_host(host)
+
+
+_TOLD: set[str] = set()
+"""The notes that this process has told."""
 
 
 @functools.lru_cache(maxsize=32)

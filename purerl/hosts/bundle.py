@@ -64,7 +64,8 @@ class HostEnv(NamedTuple):
     ``num_agents`` agents. ``batch(num_envs)`` makes a `Batch`. ``legal`` is the key, in a dictionary of observations,
     of the mask of the actions that may be taken; None: all may. ``threaded``: a batch steps in threads of its own, so
     that workers would gain nothing. ``partly_observed``: what an observation leaves out matters. ``fps`` is the speed
-    at which films play. ``recipe`` holds the arguments that `purerl.hosts.making.make` made it from.
+    at which films play. ``recipe`` holds the arguments that `purerl.hosts.making.make` made it from. ``notes`` are
+    lines that a user should read once, about what is read otherwise than it is given.
     """
 
     name: str
@@ -77,6 +78,7 @@ class HostEnv(NamedTuple):
     partly_observed: bool = False
     fps: float = 30.0
     recipe: Recipe = Recipe("", {})
+    notes: tuple[str, ...] = ()
 
 
 class Stepper(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError
@@ -20,7 +20,7 @@ from purerl.names import nearest
 _GIVEN = "num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "base_path"
 """Options of EnvPool that are set here."""
 Layout = Callable[[np.ndarray], np.ndarray]
-"""A change of the layout of images ``[..., channels, height, width]``."""
+"""A change of the layout of images ``[..., height, width, channels]``."""
 
 
 def named(name: str, task: str, params: dict[str, Any]) -> Source:
@@ -33,7 +33,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     known = envpool.list_all_envs()
     if task not in known:
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
-    options, layout = params, _channels_last
+    options, layout = params, _as_it_is
     defaults = envpool.make_spec(task).config._asdict()
     if "noop_max" in defaults:
         options = atari.envpool_options(name, params)
@@ -61,11 +61,9 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     def rows(num_envs: int) -> Rows:
         return _rows(num_envs, make, space, action_space, masked, layout)
 
-    return Source(
-        **leaves.fields(name, _laid_out(space, layout), action_space),
-        rows=rows,
-        threaded=True,
-    )
+    fields = leaves.fields(name, space, action_space)
+    fields |= {"observation_space": _laid_out(fields["observation_space"], layout), "notes": ()}
+    return Source(**fields, rows=rows, threaded=True)
 
 
 def _option(name: str, option: str, value: Any, kind: type) -> Any:
@@ -85,7 +83,7 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
     A pool by itself begins an episode in the step after the end of one; here it is reset before that.
     """
     split, code = leaves.splitter(space), leaves.coder(action_space, "action_space")
-    images = [_is_image(leaf.shape, leaf.dtype) for leaf in leaves.flat(space)]
+    images = [leaf.axes is not None for leaf in leaves.flat(space)]
     pools: list[Any] = []
     every = np.arange(num_envs, dtype=np.int32)
 
@@ -116,25 +114,20 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
     return Rows(num_envs, seed, begin, step, close, picture(lambda i: pools[0].render(env_ids=i)[0]))
 
 
-def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
-    """Returns whether an array is a picture or a stack of them, whose channels EnvPool writes first."""
-    return len(shape) == 3 and dtype == np.uint8 and shape[0] < min(shape[1:])
-
-
-def _channels_last(x: np.ndarray) -> np.ndarray:
-    return np.moveaxis(x, -3, -1)
+def _as_it_is(x: np.ndarray) -> np.ndarray:
+    return x
 
 
 def _grey(x: np.ndarray) -> np.ndarray:
-    return x[..., 0, :, :]
+    return x[..., 0]
 
 
 def _laid_out(space: Any, layout: Layout) -> Any:
-    """Returns the space of the observations in ``space`` after ``layout`` of their images."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        return gymnasium.spaces.Dict({key: _laid_out(each, layout) for key, each in space.spaces.items()})
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return gymnasium.spaces.Tuple([_laid_out(each, layout) for each in space.spaces])
-    if isinstance(space, gymnasium.spaces.Box) and _is_image(space.shape, space.dtype):
-        return gymnasium.spaces.Box(layout(space.low), layout(space.high), dtype=np.uint8)
+    """Returns the plain space of the observations in ``space`` after ``layout`` of their images."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _laid_out(each, layout) for key, each in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_laid_out(each, layout) for each in space.spaces])
+    if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8:
+        return spaces.Box(layout(space.low), layout(space.high), dtype=np.uint8)
     return space

@@ -9,11 +9,10 @@ from gymnasium.envs.registration import load_env_creator
 
 from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError
-from purerl.hosts import atari, cartpole, leaves
-from purerl.hosts.leaves import MASK
+from purerl.hosts import atari, cartpole
 from purerl.hosts.libraries import is_there, needs, not_made, opened, quiet
 from purerl.hosts.rows import Rows, Source
-from purerl.hosts.singles import observed, serial
+from purerl.hosts.singles import look, metadata, serial
 from purerl.names import nearest
 
 PLUGINS = "ale_py", "minigrid"
@@ -61,22 +60,19 @@ def single(name: str, make: Callable[..., Any]) -> Source:
     """
     probe = make()
     try:
-        draws = "rgb_array" in (probe.metadata.get("render_modes") or ())
-        observation_space, action_space = probe.observation_space, probe.action_space
-        info = probe.reset(seed=0)[1]
+        draws = "rgb_array" in (metadata(probe).get("render_modes") or ())
+        seen = look(name, probe)
     finally:
         probe.close()
-    masked = isinstance(info, dict) and MASK in info
-    space = observed(observation_space, action_space, masked)
 
     def rows(num_envs: int) -> Rows:
         more = {"render_mode": "rgb_array"} if draws else {}
-        return serial([make(**more) for _ in range(num_envs)], masked)
+        return serial([make(**more) for _ in range(num_envs)], seen)
 
     return Source(
-        **leaves.fields(name, space, action_space),
+        **seen.fields(name),
         rows=rows,
-        fps=float(probe.metadata.get("render_fps") or 30),
+        fps=float(metadata(probe).get("render_fps") or 30),
     )
 
 

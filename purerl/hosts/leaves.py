@@ -11,10 +11,13 @@ import numpy as np
 from gymnasium import spaces
 
 from purerl.errors import ConfigError
-from purerl.hosts.bundle import Leaves
+from purerl.hosts.bundle import Batch, Leaves, Turn
+from purerl.hosts.sound import InvalidData, fitted
 
-_DTYPES = {"f2": "f4", "f8": "f4", "i2": "i4", "i8": "i4", "u2": "i4", "u4": "i4", "u8": "i4"}
-"""Dtypes of numpy that a leaf cannot have, each with the one that it has instead."""
+_MOST = 2**31 - 1
+"""The largest integer of 32 bits."""
+_CHANNELS, _SIDE, _FRAMES = 4, 16, 16
+"""The most channels of one picture, the least side of one that is not square, and the most frames of a stack."""
 
 MASK = "action_mask"
 """The key under which ``info``, or a dictionary of observations, has the mask of the legal actions."""
@@ -23,49 +26,94 @@ MASK = "action_mask"
 class Leaf(NamedTuple):
     """One array of an observation.
 
-    ``path`` are the keys that lead to it, ``shape`` and ``dtype`` those of the plain space, and ``start`` is the
-    smallest integer of the library's, which is 0 in the plain space (None: values stay as they are).
+    ``path`` are the keys that lead to it, ``shape`` and ``dtype`` those of the plain space, ``source`` is the library's
+    shape, and ``axes`` its axes in the plain order (None: as they are). ``start`` is the smallest integer of the
+    library's, which is 0 in the plain space (None: values stay as they are).
     """
 
     path: tuple[Any, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
     start: np.ndarray | None
+    source: tuple[int, ...]
+    axes: tuple[int, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the leaf in messages."""
+        return f"observation{_keys(self.path)}"
 
 
 def plain(space: Any, field: str) -> Any:
     """Returns the plain space of the observations in ``space``.
 
-    float64 becomes float32 and int64 int32; uint8, int8 and bool stay. A `Discrete` begins at 0, so does a
-    `MultiDiscrete`, as one axis, and a `MultiBinary` is a `Box` of int8.
+    float64 becomes float32 and int64 int32; uint8, int8 and bool stay. Integers whose bounds exceed 32 bits become
+    float32. Images of uint8 have their channels last, those of a stack one after the other. A `Discrete` begins at 0,
+    so does a `MultiDiscrete`, as one axis, and a `MultiBinary` is a `Box` of int8. Parts of a `Dict` or `Tuple` that
+    have no fixed shape are left out.
 
     Raises:
-        ConfigError: If the space is a `Text`, `Graph`, `Sequence`, `OneOf` or another without a fixed shape. The text
-            begins with ``field``.
+        ConfigError: If the space is a `Text`, `Graph`, `Sequence`, `OneOf` or another without a fixed shape, or has no
+            other parts, or if it has more values than 32 bits. The text begins with ``field``.
     """
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
             raise ConfigError(f"{field}: must have strings as keys, has {list(space.spaces)}")
-        return spaces.Dict({key: plain(space.spaces[key], f"{field}[{key!r}]") for key in sorted(space.spaces)})
+        keys = [key for key in sorted(space.spaces) if _is_readable(space.spaces[key])]
+        if keys or not space.spaces:
+            return spaces.Dict({key: plain(space.spaces[key], f"{field}[{key!r}]") for key in keys})
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([plain(each, f"{field}[{i}]") for i, each in enumerate(space.spaces)])
+        parts = [plain(each, f"{field}[{i}]") for i, each in enumerate(space.spaces) if _is_readable(each)]
+        if parts or not space.spaces:
+            return spaces.Tuple(parts)
     if isinstance(space, spaces.Discrete):
-        return spaces.Discrete(int(space.n))
+        return spaces.Discrete(_sizes(space.n, field)[0])
     if isinstance(space, spaces.MultiDiscrete):
-        return spaces.MultiDiscrete(np.ravel(space.nvec))
+        return spaces.MultiDiscrete(np.array(_sizes(space.nvec, field)))
     if isinstance(space, spaces.MultiBinary):
         return spaces.Box(0, 1, space.shape, np.int8)
-    if isinstance(space, spaces.Box):
-        dtype = _dtype(space.dtype)
-        return space if dtype == space.dtype else _retyped(space, dtype)
+    if _is_readable(space):
+        box = space if _dtype(space) == space.dtype else _retyped(space, _dtype(space))
+        axes, shape = _layout(space)
+        if axes is None:
+            return box
+        low, high = [x.transpose(axes).reshape(shape) for x in (box.low, box.high)]
+        return spaces.Box(low, high, shape, box.dtype.type)
     raise ConfigError(
-        f"{field}: is {type(space).__name__}; must be Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of"
-        " them; a function of your own can remove it with gymnasium.wrappers.FilterObservation"
+        f"{field}: is {_kind(space)}; must be Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple that has"
+        " one of them; a function of your own can change it with gymnasium.wrappers.TransformObservation"
     )
 
 
+def remarks(space: Any, field: str) -> list[str]:
+    """Returns a line for each part of ``space`` that `plain` leaves out or reads as something else."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        return [line for key, each in parts for line in remarks(each, f"{field}[{key!r}]")]
+    if not _is_readable(space):
+        return [f"{field}: is {type(space).__name__}, which has no fixed shape; is left out"]
+    if not isinstance(space, spaces.Box):
+        return []
+    lines = []
+    if space.dtype.kind in "iu" and _dtype(space).kind == "f":
+        lines.append(
+            f"{field}: is of {space.dtype} within [{space.low.min()}, {space.high.max()}], which 32 bits cannot hold;"
+            " is read as float32, which is exact up to 16777216; narrower bounds keep integers"
+        )
+    axes, shape = _layout(space)
+    if axes is not None:
+        lines.append(
+            f"{field}: uint8 {list(space.shape)} is taken for images with channels first; becomes {list(shape)},"
+            " channels last; if it is no image, give it another dtype"
+            if len(axes) == 3
+            else f"{field}: uint8 {list(space.shape)} is taken for a stack of images; becomes {list(shape)}, with the"
+            " frames as channels; if it is no stack of images, give it another dtype"
+        )
+    return lines
+
+
 def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
-    """Returns the leaves of the observations in ``space``, plain or not.
+    """Returns the leaves of the observations in ``space``, plain or not, without those that `plain` leaves out.
 
     A dictionary's are in the order of its sorted keys, a tuple's in its order, which is the order of
     ``jax.tree.leaves``.
@@ -74,14 +122,29 @@ def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
         return [leaf for key in sorted(space.spaces) for leaf in flat(space.spaces[key], (*path, key))]
     if isinstance(space, spaces.Tuple):
         return [leaf for i, each in enumerate(space.spaces) for leaf in flat(each, (*path, i))]
-    start = None
+    if not _is_readable(space):
+        return []
+    source = tuple(space.shape)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        starts = np.asarray(space.start)
-        start = starts if np.any(starts) else None
-    shape = space.shape
-    if isinstance(space, spaces.MultiDiscrete):
-        shape, start = (int(np.prod(shape)),), None if start is None else np.ravel(start)
-    return [Leaf(path, tuple(shape), _dtype(space.dtype), start)]
+        starts = np.ravel(space.start) if source else np.asarray(space.start)
+        shape = (int(np.prod(source)),) if source else ()
+        return [Leaf(path, shape, np.dtype(np.int32), starts.astype(np.int64) if np.any(starts) else None, source)]
+    axes, shape = _layout(space)
+    return [Leaf(path, shape, _dtype(space), None, source, axes)]
+
+
+def outline(space: Any) -> list[tuple[Any, ...]]:
+    """Returns the path, shape, dtype and numbers of values of each leaf of ``space``, which environments share."""
+    parts = [_at(space, leaf.path) for leaf in flat(space)]
+    return [
+        (
+            _keys(leaf.path),
+            leaf.source,
+            str(part.dtype),
+            np.ravel(getattr(part, "nvec", getattr(part, "n", 0))).tolist(),
+        )
+        for leaf, part in zip(flat(space), parts, strict=True)
+    ]
 
 
 def mask_key(space: Any) -> str | None:
@@ -92,46 +155,97 @@ def mask_key(space: Any) -> str | None:
 def fields(name: str, observation_space: Any, action_space: Any) -> dict[str, Any]:
     """Returns the fields of a `Source` called ``name`` that follow from its library's spaces.
 
-    They are its name, its plain spaces and the key of its mask.
+    They are its name, its plain spaces, the key of its mask and the `remarks`.
 
     Raises:
-        ConfigError: If a space has no plain one. The text names the environment.
+        ConfigError: If a space has no plain one, or a mask not one element for each action. The text names the
+            environment.
     """
+    field, legal = f"env = {name!r}: observation_space", mask_key(observation_space)
+    space, actions = plain(observation_space, field), coder(action_space, f"env = {name!r}: action_space").space
+    if legal and not isinstance(actions, spaces.Box):
+        shape, count = getattr(space.spaces.get(legal), "shape", None), sum(_counts(actions))
+        if shape != (count,):
+            raise ConfigError(f"{field}[{legal!r}]: has shape {shape}, must be ({count},): one for each action")
     return {
         "name": name,
-        "observation_space": plain(observation_space, f"env = {name!r}: observation_space"),
-        "action_space": coder(action_space, f"env = {name!r}: action_space").space,
-        "legal": mask_key(observation_space),
+        "observation_space": space,
+        "action_space": actions,
+        "legal": legal,
+        "notes": tuple(remarks(observation_space, "observation_space")),
     }
 
 
-def gatherer(space: Any) -> Callable[[Sequence[Any]], Leaves]:
+def legality(env: Any) -> Callable[[Batch], Batch]:
+    """Returns a function that makes a batch of ``env`` raise `InvalidData` where no action is legal.
+
+    ``env`` has plain spaces and the key ``legal``.
+    """
+    index = [leaf.path for leaf in flat(env.observation_space)].index((env.legal,))
+    starts = np.cumsum([0, *_counts(env.action_space)])[:-1]
+
+    def check(obs: Leaves) -> None:
+        some = np.logical_or.reduceat(obs[index], starts, axis=-1).all(axis=-1)
+        if not some.all():
+            raise InvalidData(
+                f"no action is legal: {env.legal} is {obs[index][~some][0].tolist()}; end the episode before, or let an"
+                " action be legal",
+                int(np.flatnonzero(~some)[0]),
+            )
+
+    def checked(batch: Batch) -> Batch:
+        def reset(seeds: np.ndarray) -> Leaves:
+            obs = batch.reset(seeds)
+            check(obs)
+            return obs
+
+        def step(action: np.ndarray) -> Turn:
+            turn = batch.step(action)
+            check(turn.obs)
+            return turn
+
+        return batch._replace(reset=reset, step=step)
+
+    return checked
+
+
+def _counts(action_space: Any) -> list[int]:
+    """Returns how many values each element of a plain action has."""
+    return [int(n) for n in getattr(action_space, "nvec", [getattr(action_space, "n", 0)])]
+
+
+def gatherer(space: Any, each: int = 1) -> Callable[[Sequence[Any]], Leaves]:
     """Returns a function that makes the leaves ``[n, ...]`` of ``n`` observations of ``space``.
 
-    It raises `ValueError` for an observation whose shape is not its space's, and `TypeError` for one whose dtype cannot
-    be cast to it.
+    It raises `InvalidData` for an observation that is not of its space's shape, or that its leaf cannot hold. Each
+    environment has ``each`` of the observations.
     """
-    parts = [(leaf.path, _stacker(leaf, source)) for leaf, source in zip(flat(space), _sources(space), strict=True)]
+    parts = [(leaf.path, _stacker(leaf, each)) for leaf in flat(space)]
     if len(parts) == 1 and not parts[0][0]:
         only = parts[0][1]
         return lambda observations: (only(observations),)
-    return lambda observations: tuple(stack([_at(obs, path) for obs in observations]) for path, stack in parts)
+
+    def gather(observations: Sequence[Any]) -> Leaves:
+        return tuple(stack(_parts(observations, path, each)) for path, stack in parts)
+
+    return gather
 
 
 def splitter(space: Any) -> Callable[[Any], Leaves]:
     """Returns a function that makes the leaves ``[n, ...]`` of ``n`` observations that a library has stacked already.
 
-    The leaves are copies.
+    The leaves are copies. It raises `InvalidData` as that of `gatherer` does.
     """
-    parts = list(zip(flat(space), _sources(space), strict=True))
+    parts = flat(space)
 
     def leaves(stacked: Any) -> Leaves:
         result = []
-        for leaf, source in parts:
+        for leaf in parts:
             x = np.asarray(_at(stacked, leaf.path))
-            if x.shape[1:] != source:
-                raise ValueError(f"an observation has shape {x.shape[1:]}, its space has {source}")
-            result.append(_shifted(leaf, x.reshape(len(x), *leaf.shape).astype(leaf.dtype, casting="same_kind")))
+            if x.shape[1:] != leaf.source:
+                raise InvalidData(_of_shape(leaf, x.shape[1:]))
+            y = _read(leaf, x, 1)
+            result.append(y.copy() if np.may_share_memory(x, y) else y)
         return tuple(result)
 
     return leaves
@@ -157,14 +271,16 @@ def coder(space: Any, field: str) -> Coder:
     to its own dtype, and actions are clipped to it.
 
     Raises:
-        ConfigError: If the space is another. The text begins with ``field``.
+        ConfigError: If the space is another, or has more values than 32 bits. The text begins with ``field``.
     """
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         box = space if space.dtype == np.float32 else _retyped(space, np.dtype(np.float32))
         return Coder(box, lambda action: np.clip(np.asarray(action).astype(space.dtype), space.low, space.high), list)
     if isinstance(space, spaces.Discrete):
         first = np.int64(space.start)
-        return Coder(spaces.Discrete(int(space.n)), lambda action: np.asarray(action, np.int64) + first, list)
+        return Coder(
+            spaces.Discrete(_sizes(space.n, field)[0]), lambda action: np.asarray(action, np.int64) + first, list
+        )
     parts = _choices(space, field)
     sizes = [size for each in parts for size in each.sizes]
     ends = np.cumsum([len(each.sizes) for each in parts])
@@ -190,10 +306,10 @@ def _choices(space: Any, field: str) -> list[_Choice]:
     if isinstance(space, spaces.Tuple):
         return [part for each in space.spaces for part in _choices(each, field)]
     if isinstance(space, spaces.Discrete):
-        return [_Choice([int(space.n)], lambda x: x[:, 0] + np.int64(space.start))]
+        return [_Choice(_sizes(space.n, field), lambda x: x[:, 0] + np.int64(space.start))]
     if isinstance(space, spaces.MultiDiscrete):
         start = np.asarray(space.start)
-        sizes = [int(size) for size in np.ravel(space.nvec)]
+        sizes = _sizes(space.nvec, field)
         return [_Choice(sizes, lambda x: (x.reshape(len(x), *space.shape) + start).astype(space.dtype))]
     if isinstance(space, spaces.MultiBinary):
         count = int(np.prod(space.shape))
@@ -229,51 +345,149 @@ def _at(obs: Any, path: tuple[Any, ...]) -> Any:
     return obs
 
 
-def _sources(space: Any) -> list[tuple[int, ...]]:
-    """Returns the shapes of the leaves as the library gives them."""
-    shapes: list[tuple[int, ...]] = []
-    _mapped(space, lambda leaf: shapes.append(tuple(leaf.shape)))
-    return shapes
+def _parts(observations: Sequence[Any], path: tuple[Any, ...], each: int) -> list[Any]:
+    """Returns the part at ``path`` of each observation. Raises `InvalidData` if one has none."""
+    try:
+        return [_at(obs, path) for obs in observations]
+    except (KeyError, IndexError, TypeError):
+        for i, obs in enumerate(observations):
+            try:
+                _at(obs, path)
+            except (KeyError, IndexError, TypeError):
+                given = f"a dictionary of {sorted(map(str, obs))}" if isinstance(obs, dict) else f"{_kind(obs)}"
+                raise InvalidData(f"the observation is {given}, must have {_keys(path)}", i // each) from None
+        raise
 
 
-def _stacker(leaf: Leaf, source: tuple[int, ...]) -> Callable[[Sequence[Any]], np.ndarray]:
-    shape, dtype = leaf.shape, leaf.dtype
+def _stacker(leaf: Leaf, each: int) -> Callable[[Sequence[Any]], np.ndarray]:
+    source, is_plain = leaf.source, leaf.start is None and leaf.axes is None
 
     def stack(values: Sequence[Any]) -> np.ndarray:
         if not source:
-            x = np.array(values)
+            try:
+                x = np.array(values)
+            except ValueError:  # values of several shapes
+                x = np.empty((0, 0))
             if x.shape != (len(values),):
-                raise ValueError(f"an observation has shape {x.shape[1:]}, its space has ()")
-            return _shifted(leaf, x.astype(dtype, casting="same_kind"))
+                raise _misshapen(leaf, values, each)
+            return _read(leaf, x, each)
         try:
             shapes = {x.shape for x in values}
         except AttributeError:  # x is a list of numbers
-            values = [np.asarray(x) for x in values]
+            try:
+                values = [np.asarray(x) for x in values]
+            except ValueError:  # of several lengths
+                raise _misshapen(leaf, values, each) from None
             shapes = {x.shape for x in values}
         if shapes != {source}:
-            wrong = next(shape for shape in shapes if shape != source)
-            raise ValueError(f"an observation has shape {wrong}, its space has {source}")
-        joined = np.concatenate(values, dtype=dtype, casting="same_kind")
-        return _shifted(leaf, joined.reshape(len(values), *shape))
+            raise _misshapen(leaf, values, each)
+        x = np.concatenate(values).reshape(len(values), *source)
+        return x if is_plain and x.dtype == leaf.dtype else _read(leaf, x, each)
 
     return stack
 
 
-def _shifted(leaf: Leaf, x: np.ndarray) -> np.ndarray:
-    return x if leaf.start is None else (x - leaf.start).astype(leaf.dtype)
+def _read(leaf: Leaf, x: np.ndarray, each: int) -> np.ndarray:
+    """Returns ``x [n, *source]`` as the leaf has it. Raises `InvalidData` if it cannot hold a value."""
+    if leaf.start is not None:
+        x = fitted(x, np.dtype(np.int64), leaf.name, each).reshape(len(x), *leaf.shape) - leaf.start
+    if leaf.axes is not None:
+        x = x.transpose(0, *(axis + 1 for axis in leaf.axes))
+        x = np.ascontiguousarray(x)
+    return fitted(x.reshape(len(x), *leaf.shape), leaf.dtype, leaf.name, each)
 
 
-def _dtype(dtype: Any) -> np.dtype:
-    dtype_of_leaf = np.dtype(dtype)
-    return np.dtype(_DTYPES.get(dtype_of_leaf.str[1:], dtype_of_leaf))
+def _misshapen(leaf: Leaf, values: Sequence[Any], each: int) -> InvalidData:
+    for i, value in enumerate(values):
+        try:
+            shape = np.shape(value)
+        except ValueError:
+            return InvalidData(f"the {leaf.name} is a list of lists of several lengths", i // each)
+        if shape != leaf.source:
+            break
+    return InvalidData(_of_shape(leaf, shape), i // each)
+
+
+def _of_shape(leaf: Leaf, shape: tuple[int, ...]) -> str:
+    return f"the {leaf.name} has shape {shape}, its space has {leaf.source}"
+
+
+def _keys(path: tuple[Any, ...]) -> str:
+    return "".join(f"[{key!r}]" for key in path)
+
+
+def _kind(value: Any) -> str:
+    """Returns the kind of a value, with that of its parts if it is a space that has some."""
+    parts = getattr(value, "spaces", None)
+    if not isinstance(value, spaces.Dict | spaces.Tuple) or not parts:
+        return type(value).__name__
+    each = parts.values() if isinstance(parts, dict) else parts
+    return f"{type(value).__name__} of {', '.join(dict.fromkeys(_kind(part) for part in each))}"
+
+
+def _is_readable(space: Any) -> bool:
+    """Returns whether ``space`` is a kind that has arrays of one shape, or a tree that has one of them."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return any(map(_is_readable, space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces))
+    if isinstance(space, spaces.Box):
+        return space.dtype.kind in "fiub"
+    return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+
+
+def _sizes(counts: Any, field: str) -> list[int]:
+    """Returns the numbers of values. Raises `ConfigError` if 32 bits cannot count them."""
+    sizes = [int(count) for count in np.ravel(counts)]
+    if max(sizes) > _MOST:
+        raise ConfigError(
+            f"{field}: has {max(sizes)} values; must have at most {_MOST}, which 32 bits can count; a Box holds larger"
+            " numbers, as float32"
+        )
+    return sizes
+
+
+def _layout(space: Any) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """Returns the axes of a space in the plain order, None if they stay as they are, and the plain shape.
+
+    They change where images have their channels first, or are stacked along a first axis.
+    """
+    shape = tuple(space.shape)
+    if space.dtype != np.uint8:
+        return None, shape
+    if channels_first(shape):
+        return (1, 2, 0), (*shape[1:], shape[0])
+    if len(shape) == 4 and shape[0] <= _FRAMES:
+        if shape[0] < min(shape[1:3]) and shape[3] <= _CHANNELS < min(shape[1:3]):
+            return (1, 2, 0, 3), (*shape[1:3], shape[0] * shape[3])
+        if shape[0] < min(shape[2:]) and shape[1] <= _CHANNELS < min(shape[2:]):
+            return (2, 3, 0, 1), (*shape[2:], shape[0] * shape[1])
+    return None, shape
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Returns whether arrays of uint8 of this shape are images ``[channels, height, width]``.
+
+    There are fewer channels than rows and columns, which are as many, or else at least 16 each.
+    """
+    if len(shape) != 3 or shape[0] >= min(shape[1:]):
+        return False
+    return shape[1] == shape[2] or (min(shape[1:]) >= _SIDE * (1 if shape[0] <= _CHANNELS else 2))
+
+
+def _dtype(space: Any) -> np.dtype:
+    """Returns the dtype of a leaf, float32 where 32 bits cannot hold the integers of a `Box`."""
+    dtype = np.dtype(space.dtype)
+    if dtype.kind == "f":
+        return np.dtype(np.float32)
+    if dtype.kind == "b" or dtype.itemsize == 1:
+        return dtype
+    fits = not isinstance(space, spaces.Box) or (space.low.min() >= -_MOST - 1 and space.high.max() <= _MOST)
+    return np.dtype(np.int32 if fits else np.float32)
 
 
 def _retyped(box: Any, dtype: np.dtype) -> Any:
-    """Returns ``box`` with this dtype, its bounds clipped to what that can hold."""
+    """Returns ``box`` with this dtype, which holds its bounds, but for those that exceed float32."""
+    low, high = box.low, box.high
     if dtype.kind == "f":
         most = np.finfo(dtype).max
-        low, high = [np.where(np.isfinite(x), np.clip(x, -most, most), x).astype(dtype) for x in (box.low, box.high)]
-    else:
-        limits = np.iinfo(dtype)
-        low, high = [np.clip(x, limits.min, limits.max).astype(dtype) for x in (box.low, box.high)]
-    return spaces.Box(low, high, box.shape, dtype.type)
+        low, high = [np.where(np.isfinite(x), np.clip(x, -most, most), x) for x in (low, high)]
+    return spaces.Box(low.astype(dtype), high.astype(dtype), box.shape, dtype.type)

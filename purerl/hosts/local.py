@@ -9,7 +9,7 @@ import numpy as np
 
 from purerl.errors import RAISED, HostError, one_line
 from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
-from purerl.hosts.sound import InvalidData, sound_obs, sound_turn
+from purerl.hosts.sound import InvalidData, sound_obs, sound_turn, who
 
 CLOSE_SECONDS = 1.0
 
@@ -22,11 +22,16 @@ def inline(batch: Batch) -> Stepper:
     """
     like: Leaves = ()
     chosen: np.ndarray = np.empty(0)
+    time = 0
 
     def reset(seeds: np.ndarray) -> Leaves:
-        nonlocal like
-        obs = batch.reset(seeds)
-        like = _sound(lambda: sound_obs(obs, like or obs))
+        nonlocal like, time
+        time = 0
+        try:
+            obs = batch.reset(seeds)
+            like = sound_obs(obs, like or obs)
+        except InvalidData as error:
+            raise HostError(f"the environment returned invalid data in reset: {error}") from None
         return like
 
     def send(action: np.ndarray) -> None:
@@ -34,11 +39,15 @@ def inline(batch: Batch) -> Stepper:
         chosen = action.copy()  # arrays from JAX are read-only
 
     def receive() -> Turn:
+        nonlocal time
+        time += 1
         try:
             turn = batch.step(chosen)
+            return sound_turn(turn, (len(like[0]), *np.shape(turn.reward)[1:2]), like)
+        except InvalidData as error:
+            raise HostError(f"the environment returned invalid data at step {time}: {error}") from None
         except RAISED as error:
-            raise HostError(f"the environment raised {one_line(error)}") from error
-        return _sound(lambda: sound_turn(turn, (len(like[0]), *np.shape(turn.reward)[1:2]), like))
+            raise HostError(f"{who(error)} raised {one_line(error)} at step {time}") from error
 
     return Stepper(reset, send, receive, batch.close)
 
@@ -81,10 +90,3 @@ def threaded(batch: Batch) -> Stepper:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return Stepper(reset, lambda action: orders.put(lambda: step(action)), receive, close)
-
-
-def _sound(check: Callable[[], Any]) -> Any:
-    try:
-        return check()
-    except InvalidData as error:
-        raise HostError(f"the environment returned invalid data: {error}") from None

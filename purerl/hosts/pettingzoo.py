@@ -77,7 +77,7 @@ def parallel(name: str, make: Callable[..., Any]) -> Source:
                     " supersuit's pad_observations_v0 and pad_action_space_v0"
                 )
         info = probe.reset(seed=0)[1]
-        draws = "rgb_array" in (probe.metadata.get("render_modes") or ())
+        draws = "rgb_array" in ((probe.metadata or {}).get("render_modes") or ())
     finally:
         probe.close()
     masked = MASK in info.get(first, {})
@@ -91,13 +91,13 @@ def parallel(name: str, make: Callable[..., Any]) -> Source:
         **leaves.fields(name, space, action_space),
         rows=rows,
         num_agents=len(agents),
-        fps=float(probe.metadata.get("render_fps") or 30),
+        fps=float((probe.metadata or {}).get("render_fps") or 30),
     )
 
 
 def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any, masked: bool) -> Rows:
-    gather, code = leaves.gatherer(space), leaves.coder(action_space, "action_space")
     count = len(agents)
+    gather, code = leaves.gatherer(space, count), leaves.coder(action_space, "action_space")
     lead = (count,) if count > 1 else ()
     seeds: list[int | None] = [None] * len(envs)
     views: list[dict[Any, Any]] = [{} for _ in envs]

@@ -51,6 +51,7 @@ class Source(NamedTuple):
     threaded: bool = False
     fps: float = 30.0
     apart: bool = True
+    notes: tuple[str, ...] = ()
 
 
 def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> HostEnv:
@@ -60,8 +61,13 @@ def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> Ho
         rows = source.rows(num_envs)
         for transform in transforms:
             rows = transform(rows)
-        return batched(rows)
+        return checked(batched(rows)) if checked else batched(rows)
 
+    checked = None
+    if source.legal and source.num_agents == 1:
+        from purerl.hosts import leaves  # imports Gymnasium
+
+        checked = leaves.legality(source)
     fields = {field: value for field, value in source._asdict().items() if field in HostEnv._fields}
     return HostEnv(batch=batch, **fields)
 

@@ -1,57 +1,219 @@
 """Single environments of Gymnasium, one after the other in this thread."""
 
+import operator
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from purerl.errors import ConfigError
-from purerl.hosts import leaves
+from purerl.errors import RAISED, ConfigError
+from purerl.hosts import leaves, protocol
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
 from purerl.hosts.rows import Ends, Rows, Which
+from purerl.hosts.sound import InvalidData, fitted
+
+_LEARNS = {"obs_rms": "--normalize-obs", "return_rms": "--normalize-reward"}
+"""Attributes of wrappers that hold statistics, with the option that does the same and is part of a run."""
+
+_REWARDS = gymnasium.RewardWrapper, gymnasium.vector.VectorRewardWrapper
+"""Wrappers that change rewards."""
 
 
-def serial(envs: Sequence[Any], masked: bool) -> Rows:
-    """Returns rows that step ``envs``, copies of one environment.
+class Seen(NamedTuple):
+    """What the first episode of an environment shows.
+
+    ``observation_space`` has a mask beside the observation if ``masked`` says where masks come from: "info", or
+    "method" for ``action_masks()``.
+    """
+
+    observation_space: Any
+    action_space: Any
+    masked: str
+    notes: tuple[str, ...]
+
+    def fields(self, name: str) -> dict[str, Any]:
+        """Returns the fields of a `Source` called ``name``. Raises `ConfigError` as `leaves.fields` does."""
+        fields = leaves.fields(name, self.observation_space, self.action_space)
+        return fields | {"notes": (*fields["notes"], *self.notes)}
+
+
+def look(name: str, env: Any) -> Seen:
+    """Begins an episode of the environment called ``name``, and returns what is seen.
+
+    Raises:
+        ConfigError: If a method does not return what it must, or a space is missing.
+    """
+    reading = protocol.read(env)
+    try:
+        info = reading.reset(seed=0)[1]
+    except InvalidData as error:
+        raise ConfigError(f"env = {name!r}: {error}") from None
+    found = [getattr(env, each, None) for each in ("observation_space", "action_space")]
+    for each, space in zip(("observation_space", "action_space"), found, strict=True):
+        if not isinstance(space, spaces.Space):
+            raise ConfigError(
+                f"env = {name!r}: {type(env.unwrapped).__name__} has {type(space).__name__} as its {each}; __init__"
+                " must set a space of gymnasium.spaces"
+            )
+    notes = [note for layer in protocol.readers(reading) for note in layer.notes]
+    masked = ""
+    if not isinstance(found[1], spaces.Box):
+        own = leaves.mask_key(found[0]) is None and env.has_wrapper_attr("action_masks")
+        masked = "info" if MASK in info else "method" if own else ""
+    protocol.settled(reading)
+    return Seen(observed(*found, bool(masked)), found[1], masked, (*notes, *remarks(env)))
+
+
+def remarks(env: Any) -> list[str]:
+    """Returns a line for each wrapper that keeps statistics or changes rewards, of an environment or of a vector."""
+    lines = []
+    for layer in protocol.layers(env):
+        kind = type(layer).__name__
+        kept = [option for attribute, option in _LEARNS.items() if attribute in vars(layer)]
+        if kept:
+            lines.append(
+                f"{kind} keeps statistics, which evaluation, eval, export and resume do not see: they begin anew there;"
+                f" leave it out and give {' '.join(kept)} instead"
+            )
+        if isinstance(layer, _REWARDS) or "return_rms" in vars(layer):
+            lines.append(f"{kind} changes rewards: the return that is reported is that of the changed rewards")
+    return lines
+
+
+def serial(envs: Sequence[Any], seen: Seen) -> Rows:
+    """Returns rows that step ``envs``, copies of the environment that was ``seen``.
 
     Copy ``i`` begins its first episode with seed ``i`` and the others without one, so that each depends on its own seed
-    and actions alone. ``masked``: ``info`` has a mask, which becomes a part of the observation.
+    and actions alone.
     """
-    space, actions = observed(envs[0].observation_space, envs[0].action_space, masked), envs[0].action_space
-    gather, code = leaves.gatherer(space), leaves.coder(actions, "action_space")
+    space, actions, masked = seen.observation_space, seen.action_space, seen.masked
+    gather, code, outline = leaves.gatherer(space), leaves.coder(actions, "action_space"), leaves.outline(space)
+    count = masked and int(np.prod(leaves.flat(space)[0].shape))
+    envs = [protocol.read(env) for env in envs]
     steps = [env.step for env in envs]
+    known: list[tuple[Any, Any]] = [(None, None) for _ in envs]
     seeds: list[int | None] = [None] * len(envs)
+    every = range(len(envs))
+    is_new = True
 
     def seed(given: np.ndarray) -> None:
         seeds[:] = given.tolist()
 
     def begin(which: Which) -> Leaves:
-        observations = []
-        for i in range(len(envs)) if which is None else which:
-            obs, info = envs[i].reset(seed=seeds[i])
-            seeds[i] = None
-            observations.append({"obs": obs, MASK: info[MASK]} if masked else obs)
-        return gather(observations)
+        at = every if which is None else which
+        observations, infos = [], []
+        for i in at:
+            try:
+                result = envs[i].reset(seed=seeds[i])
+                seeds[i] = None
+                if not protocol.begun(result):
+                    raise protocol.not_a_reset(envs[i].unwrapped, result)
+                unchanged(i)
+            except RAISED as error:
+                error.row = int(i)  # type: ignore[union-attr]  # `sound.who` reads it
+                raise
+            observations.append(result[0])
+            infos.append(result[1])
+        return gathered(observations, infos, at, None)
+
+    def unchanged(i: int) -> None:
+        """Notices spaces that a reset has changed."""
+        both = envs[i].observation_space, envs[i].action_space
+        if both[0] is known[i][0] and both[1] is known[i][1]:
+            return
+        for name, now, before in (
+            ("action_space", both[1], actions),
+            ("observation_space", leaves.outline(observed(*both, bool(masked))), outline),
+        ):
+            if now != before:
+                raise InvalidData(
+                    f"{protocol.where(envs[i].unwrapped, 'reset')} changes {name}: was {before}, is {now}; must be the"
+                    " same in every copy and episode" + ("; a mask can forbid actions" * (name == "action_space"))
+                )
+        known[i] = both
 
     def step(action: np.ndarray, which: Which) -> Ends:
+        at = every if which is None else which
         given = code.separate(code.decode(action))
-        chosen = steps if which is None else [steps[i] for i in which]
-        turns = [one(each) for one, each in zip(chosen, given, strict=True)]
-        obs, reward, terminated, truncated, info = zip(*turns, strict=True)
-        if masked:
-            obs = tuple({"obs": x, MASK: each[MASK]} for x, each in zip(obs, info, strict=True))
-        return Ends(gather(obs), numbers(reward), np.array(terminated, bool), np.array(truncated, bool))
+        turns: list[Any] = []
+        try:
+            turns.extend(map(operator.call, steps if which is None else [steps[i] for i in which], given))
+        except RAISED as error:
+            error.row = int(at[len(turns)])  # type: ignore[union-attr]  # `sound.who` reads it
+            raise
+        try:
+            obs, reward, terminated, truncated, info = zip(*turns, strict=True)
+        except (TypeError, ValueError):
+            row = next(i for i, turn in enumerate(turns) if not isinstance(turn, tuple) or len(turn) != 5)
+            raise protocol.not_a_step(envs[at[row]].unwrapped, turns[row]).among([int(at[row])]) from None
+        if is_new:
+            settle(info)
+        return Ends(
+            gathered(obs, info, at, terminated),
+            numbers(reward),
+            np.array(terminated, bool),
+            np.array(truncated, bool),
+        )
+
+    def settle(infos: Sequence[Any]) -> None:
+        """After the first step: calls what follows Gymnasium's interface as it is."""
+        nonlocal is_new
+        for i, info in enumerate(infos):
+            if not masked and isinstance(info, Mapping) and MASK in info and leaves.mask_key(space) is None:
+                place = protocol.where(envs[i].unwrapped, "reset")
+                raise InvalidData(f"step gives an {MASK!r} in its info, {place} does not; must give one, too", i)
+        is_new = False
+        envs[:] = [protocol.settled(env) for env in envs]
+        steps[:] = [env.step for env in envs]
+
+    def gathered(observations: Sequence[Any], infos: Sequence[Any], at: Any, terminated: Any) -> Leaves:
+        try:
+            if not masked:
+                return gather(observations)
+            masks = found(infos, at, terminated)
+            return gather([{"obs": obs, MASK: mask} for obs, mask in zip(observations, masks, strict=True)])
+        except InvalidData as error:
+            raise error.among(at) from None
+
+    def found(infos: Sequence[Any], at: Any, terminated: Any) -> list[np.ndarray]:
+        """Returns the masks of the legal actions."""
+        if masked == "method":
+            return [mask_of(envs[i].get_wrapper_attr("action_masks")(), count, k) for k, i in enumerate(at)]
+        try:
+            return [mask_of(info[MASK], count, k) for k, info in enumerate(infos)]
+        except (KeyError, TypeError):
+            ended = [False] * len(infos) if terminated is None else terminated
+            return [sought(envs[i], infos[k], ended[k], k) for k, i in enumerate(at)]
+
+    def sought(env: Any, info: Any, ended: bool, row: int) -> np.ndarray:
+        """Returns a mask that may be missing in ``info``; where the episode has ended it does not matter."""
+        if isinstance(info, Mapping) and MASK in info:
+            return mask_of(info[MASK], count, row)
+        if env.has_wrapper_attr("action_masks"):
+            return mask_of(env.get_wrapper_attr("action_masks")(), count, row)
+        if ended:
+            return np.ones(count, np.int8)
+        raise InvalidData(
+            f"the info of {protocol.where(env.unwrapped, 'step')} has no {MASK!r}, which the first one had; must have"
+            " one at every step and reset, all 1 where all actions are legal",
+            row,
+        )
 
     def close() -> None:
         for env in envs:
             env.close()
 
-    draws = envs[0].render_mode == "rgb_array"
+    draws = getattr(envs[0], "render_mode", None) == "rgb_array"
     return Rows(len(envs), seed, begin, step, close, picture(lambda i: envs[i].render()) if draws else None)
+
+
+def metadata(env: Any) -> dict[str, Any]:
+    """Returns the metadata of an environment, which may have none."""
+    return getattr(env, "metadata", None) or {}
 
 
 def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
@@ -63,12 +225,47 @@ def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
     return spaces.Dict({"obs": observation_space, MASK: spaces.Box(0, 1, (int(count),), np.int8)})
 
 
+def mask_of(mask: Any, count: int, row: int | None = None) -> np.ndarray:
+    """Returns a mask of ``count`` actions, as int8 or bool, from an array or a sequence of any kind, or several.
+
+    Raises:
+        InvalidData: If it has another length, or elements other than 0 and 1.
+    """
+    if type(mask) is np.ndarray and mask.shape == (count,) and mask.dtype in (np.int8, np.bool_):
+        return mask
+    try:
+        parts = mask if isinstance(mask, tuple | list) else (mask,)
+        x = np.concatenate([np.ravel(np.asarray(part)) for part in parts])
+    except (TypeError, ValueError):
+        x = np.empty(0, object)
+    if x.dtype.kind not in "fiub":
+        raise InvalidData(f"the {MASK} is a {type(mask).__name__}, must be an array of 0 and 1", row)
+    if x.shape != (count,):
+        raise InvalidData(f"the {MASK} has {x.size} elements, there are {count} actions", row)
+    if not ((x == 0) | (x == 1)).all():
+        raise InvalidData(f"the {MASK} has {x[(x != 0) & (x != 1)][0]}, must have 0 and 1 alone", row)
+    return x.astype(np.int8)
+
+
 def numbers(reward: Sequence[Any]) -> np.ndarray:
-    """Returns rewards as float32 ``[n]``. Raises `ValueError` for anything that is no number."""
-    rewards = np.array(reward, np.float32)
-    if rewards.ndim != 1:
-        raise ValueError(f"a reward has shape {rewards.shape[1:]}, must be a number")
-    return rewards
+    """Returns rewards as float32 ``[n]``; arrays of one element are numbers. Raises `InvalidData` for anything else."""
+    try:
+        rewards = np.array(reward)
+    except ValueError:  # of several shapes
+        rewards = np.empty((0, 0))
+    if rewards.ndim != 1 or rewards.dtype.kind not in "fiub":
+        rewards = np.array([_number(each, row) for row, each in enumerate(reward)])
+    return fitted(rewards, np.dtype(np.float32), "reward")
+
+
+def _number(reward: Any, row: int) -> float:
+    if not isinstance(reward, str | bytes):
+        try:
+            return float(np.asarray(reward).item())
+        except (TypeError, ValueError):
+            pass
+    what = f"an array of shape {np.shape(reward)}" if isinstance(reward, np.ndarray | list | tuple) else repr(reward)
+    raise InvalidData(f"the reward is {what[:80]}, must be a number", row)
 
 
 def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:

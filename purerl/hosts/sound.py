@@ -9,7 +9,59 @@ from purerl.hosts.bundle import Leaves, Turn
 
 
 class InvalidData(ValueError):
-    """A returned value that is no observation, reward or flag. The text says which it is."""
+    """A value returned by an environment that is no observation, reward, flag or mask. The text says which it is.
+
+    ``row`` is the number of the environment among those that were stepped (None: not known), which the text names.
+    """
+
+    def __init__(self, text: str, row: int | None = None):
+        super().__init__(text)
+        self.row = row
+
+    def __str__(self) -> str:
+        text: str = self.args[0]
+        return text if self.row is None else f"environment {self.row}: {text}"
+
+    def among(self, numbers: Any) -> "InvalidData":
+        """Returns the error with the number of its environment, ``numbers[row]``."""
+        return InvalidData(self.args[0], None if self.row is None else int(numbers[self.row]))
+
+    def after(self, first: int) -> "InvalidData":
+        """Returns the error where ``first`` environments come before those that were stepped."""
+        return InvalidData(self.args[0], None if self.row is None else first + self.row)
+
+
+def who(error: BaseException, first: int = 0) -> str:
+    """Returns who raised ``error``: the environment of its ``row``, if it has one."""
+    row = getattr(error, "row", None)
+    return "the environment" if row is None else f"environment {first + row}"
+
+
+def fitted(x: np.ndarray, dtype: np.dtype, name: str, each: int = 1) -> np.ndarray:
+    """Returns ``x [n, ...]`` in ``dtype``. Numbers too large for a float become infinite, which `sound_turn` reports.
+
+    Args:
+        x: An array of any dtype.
+        dtype: A dtype of booleans, integers or floats.
+        name: What it is, for the error.
+        each: How many consecutive elements of ``x`` one environment has.
+
+    Raises:
+        InvalidData: If a value is of another kind, or an integer that ``dtype`` cannot hold.
+    """
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
+        raise InvalidData(f"the {name} is {x.dtype}, must be {dtype}")
+    with np.errstate(over="ignore"):
+        y = x.astype(dtype)
+    if dtype.kind == "f" or np.can_cast(x.dtype, dtype, "safe"):
+        return y
+    same = y.astype(x.dtype).tobytes() == x.tobytes() if x.dtype.kind == dtype.kind else bool((x == y).all())
+    if not same:
+        at = tuple(np.argwhere(x != y)[0])
+        raise InvalidData(f"{x[at]} in the {name} does not fit into {dtype}", int(at[0]) // each)
+    return y
 
 
 def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0) -> Turn:
@@ -23,8 +75,8 @@ def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0)
 
     Raises:
         InvalidData: Unless it is a `Turn` whose reward and flags have ``shape``, whose observations have the shapes of
-            ``like`` and dtypes that numpy casts to theirs as of the same kind, whose numbers are finite and whose flags
-            exclude each other.
+            ``like`` and dtypes that numpy casts to theirs as of the same kind, whose numbers fit into them and are
+            finite, and whose flags exclude each other.
     """
     if not isinstance(turn, Turn):
         raise InvalidData(f"a step is a {type(turn).__name__}, must be a Turn")
@@ -57,8 +109,7 @@ def _cast(x: Any, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndar
         if x.dtype == dtype:
             return x
         if np.can_cast(x.dtype, dtype, "same_kind"):
-            with np.errstate(over="ignore"):  # an overflow is infinite, and reported
-                return x.astype(dtype)
+            return fitted(x, dtype, name)
     raise InvalidData(f"{name} is {_kind(x)}, must be {dtype} {list(shape)}")
 
 
@@ -67,7 +118,9 @@ def _finite(x: np.ndarray, first: int, name: str) -> np.ndarray:
     if x.dtype.kind == "f" and not math.isfinite(np.vdot(x, x)):
         finite = np.isfinite(x)
         if not finite.all():
-            raise InvalidData(f"{name} of environment {first + np.argwhere(~finite)[0, 0]} is not finite")
+            at = tuple(np.argwhere(~finite)[0])
+            fault = "" if np.isnan(x[at]) else ": infinite, or too large for float32"
+            raise InvalidData(f"{name} of environment {first + at[0]} is not finite{fault}")
     return x
 
 

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from purerl.errors import ConfigError
-from purerl.hosts import leaves
+from purerl.hosts import leaves, protocol
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
 from purerl.hosts.rows import Ends, Rows, Source, Which, merged
-from purerl.hosts.singles import numbers, observed, picture
+from purerl.hosts.singles import Seen, mask_of, metadata, numbers, observed, picture, remarks
+from purerl.hosts.sound import InvalidData
 
 
 def vector(name: str, make: Callable[[int], Any]) -> Source:
@@ -31,10 +33,12 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
                 f"env = {name!r}: returns a vector environment of {env.num_envs}, but {num_envs} are needed; give"
                 " the function a parameter num_envs"
             )
+        if isinstance(env.unwrapped, SyncVectorEnv):
+            env.unwrapped.envs = [protocol.read(each) for each in env.unwrapped.envs]
         if type(env) is SyncVectorEnv:
             env.autoreset_mode = AutoresetMode.DISABLED
             return env, AutoresetMode.DISABLED
-        mode = env.metadata.get("autoreset_mode")
+        mode = metadata(env).get("autoreset_mode")
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
             raise ConfigError(
                 f"env = {name!r}: its vector environment resets in a separate step ({mode}); create it with"
@@ -42,36 +46,105 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
             )
         return env, mode
 
-    env, _ = made(1)
+    env, mode = made(1)
     try:
-        obs_space, action_space = env.single_observation_space, env.single_action_space
-        info = env.reset(seed=0)[1]
+        seen = _look(name, env, mode)
     finally:
         env.close()
-    masked = MASK in info
-    space = observed(obs_space, action_space, masked)
 
     def rows(num_envs: int) -> Rows:
-        return _rows(*made(num_envs), masked)
+        return _rows(*made(num_envs), seen)
 
     return Source(
-        **leaves.fields(name, space, action_space),
+        **seen.fields(name),
         rows=rows,
         threaded=isinstance(env.unwrapped, AsyncVectorEnv),
-        fps=float(env.metadata.get("render_fps", 30)),
+        fps=float(metadata(env).get("render_fps") or 30),
         apart=False,
     )
 
 
-def _rows(env: VectorEnv, mode: AutoresetMode, masked: bool) -> Rows:
-    space = observed(env.single_observation_space, env.single_action_space, masked)
+def _look(name: str, env: VectorEnv, mode: AutoresetMode) -> Seen:
+    """Begins an episode of a vector environment and returns what is seen, as `singles.look` does."""
+    space, action_space = env.single_observation_space, env.single_action_space
+    try:
+        info = _begun(env, seed=0)[1]
+    except InvalidData as error:
+        raise ConfigError(f"env = {name!r}: {error}") from None
+    masked = ""
+    if not isinstance(action_space, spaces.Box):
+        own = leaves.mask_key(space) is None and _has(env, "action_masks")
+        masked = "info" if MASK in info else "method" if own else ""
+    if masked == "method" and mode is AutoresetMode.SAME_STEP:
+        raise ConfigError(
+            f"env = {name!r}: its environments have action_masks, whose result at the end of an episode a vector of"
+            f" SAME_STEP does not show; give the mask as {MASK!r} in info, or return a single environment"
+        )
+    notes = [note for each in _readers(env) for note in each.notes]
+    kept = [f"its environments have {each}" for each in ("obs_rms", "return_rms") if _is_async(env) and _has(env, each)]
+    notes += [
+        f"{line}, statistics that evaluation, eval, export and resume do not see; they begin anew" for line in kept
+    ]
+    return Seen(observed(space, action_space, bool(masked)), action_space, masked, (*notes, *remarks(env)))
+
+
+def _is_async(env: VectorEnv) -> bool:
+    return isinstance(env.unwrapped, AsyncVectorEnv)
+
+
+def _has(env: VectorEnv, name: str) -> bool:
+    """Returns whether the single environments of a vector have an attribute."""
+    if not isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
+        return False
+    return bool(env.unwrapped.call("has_wrapper_attr", name)[0])
+
+
+def _readers(env: VectorEnv) -> list[protocol.Reader]:
+    """Returns the readers around the single environments of a vector that steps them in this thread."""
+    return [one for each in getattr(env.unwrapped, "envs", ())[:1] for one in protocol.readers(each)]
+
+
+def _begun(env: VectorEnv, **given: Any) -> Any:
+    """Returns the result of ``env.reset(**given)``. Raises `InvalidData` if it is no observation and info."""
+    takes, needs = protocol.parameters(env.reset)
+    if lacks := sorted(set(given) - takes) or needs:
+        raise InvalidData(f"{protocol.where(env, 'reset')} must take seed and options alone; wrong: {', '.join(lacks)}")
+    result = env.reset(**given)
+    if not protocol.begun(result):
+        raise protocol.not_a_reset(env, result)
+    return result[0], result[1] or {}
+
+
+def _rows(env: VectorEnv, mode: AutoresetMode, seen: Seen) -> Rows:
+    space, masked = seen.observation_space, seen.masked
     split, gather = leaves.splitter(space), leaves.gatherer(space)
-    code = leaves.coder(env.single_action_space, "action_space")
+    code = leaves.coder(seen.action_space, "action_space")
+    count = masked and int(np.prod(leaves.flat(space)[0].shape))
     seeds: Any = None
     first: Leaves = ()
+    is_new = True
 
-    def view(obs: Any, info: dict[str, Any]) -> Any:
-        return {"obs": obs, MASK: info[MASK]} if masked else obs
+    def view(obs: Any, info: Any, ended: np.ndarray | None = None) -> Any:
+        return {"obs": obs, MASK: masks(info, ended)} if masked else obs
+
+    def masks(info: Any, ended: np.ndarray | None) -> np.ndarray:
+        """Returns the masks ``[n, count]``. They may be missing where an episode has ended."""
+        given, there = (None, None) if masked == "method" else (info.get(MASK), info.get(f"_{MASK}"))
+        rows = list(range(env.num_envs) if given is None or there is None else np.flatnonzero(~np.asarray(there)))
+        if given is not None and not (rows and there is not None):
+            if isinstance(given, np.ndarray) and given.shape[1:] == (count,) and given.dtype in (np.int8, np.bool_):
+                return given
+            return np.stack([mask_of(each, count, i) for i, each in enumerate(given)])
+        if _has(env, "action_masks"):
+            return np.stack([mask_of(each, count, i) for i, each in enumerate(env.unwrapped.call("action_masks"))])
+        if missing := [i for i in rows if ended is None or not ended[i]]:
+            raise InvalidData(
+                f"info has no {MASK!r}, which the first one had; must have one at every step and reset, all 1 where all"
+                " actions are legal",
+                int(missing[0]),
+            )
+        every = np.ones((env.num_envs, count), np.int8)
+        return every if given is None else np.where(np.isin(np.arange(len(every)), rows)[:, None], every, given)
 
     def seed(given: np.ndarray) -> None:
         nonlocal seeds
@@ -82,32 +155,51 @@ def _rows(env: VectorEnv, mode: AutoresetMode, masked: bool) -> Rows:
         nonlocal seeds
         if which is None:
             now, seeds = seeds, None
-            return split(view(*env.reset(seed=now)))
+            return split(view(*_begun(env, seed=now)))
         if mode is AutoresetMode.SAME_STEP:
             return tuple(x[which] for x in first)
         ended = np.zeros(env.num_envs, bool)
         ended[which] = True
-        return tuple(x[which] for x in split(view(*env.reset(options={"reset_mask": ended}))))
+        obs, info = _begun(env, options={"reset_mask": ended})
+        return tuple(x[which] for x in split(view(obs, info, ~ended)))
 
     def step(action: np.ndarray, which: Which) -> Ends:
-        nonlocal first
-        obs, reward, terminated, truncated, info = env.step(code.decode(action))
+        nonlocal first, is_new
+        result = env.step(code.decode(action))
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise protocol.not_a_step(env, result)
+        obs, reward, terminated, truncated, info = result
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
-        next_obs = split(view(obs, info))
+        ended = np.flatnonzero(terminated | truncated)
+        if is_new:
+            is_new = False
+            settle(info)
         if mode is AutoresetMode.SAME_STEP:
-            first = next_obs
-            next_obs = with_final(next_obs, np.flatnonzero(terminated | truncated), info)
+            first = split(view(obs, info))
+            next_obs = with_final(first, ended, info)
+        else:
+            next_obs = split(view(obs, info, terminated))
         return Ends(next_obs, numbers(reward), terminated, truncated)
+
+    def settle(info: Any) -> None:
+        """After the first step: calls what follows Gymnasium's interface as it is."""
+        if not masked and MASK in info and leaves.mask_key(space) is None:
+            raise InvalidData(f"step gives an {MASK!r} in its info, reset does not; must give one, too")
+        if isinstance(env.unwrapped, SyncVectorEnv):
+            env.unwrapped.envs = [protocol.settled(each) for each in env.unwrapped.envs]
 
     def with_final(next_obs: Leaves, ended: np.ndarray, info: dict[str, Any]) -> Leaves:
         if not len(ended):
             return next_obs
         if "final_obs" not in info:
-            raise ValueError("a vector environment of SAME_STEP gave no final_obs in its info")
-        masks = info["final_info"][MASK] if masked else next_obs[0]
-        final = gather([view(info["final_obs"][i], {MASK: masks[i]}) for i in ended])
-        return merged(next_obs, ended, final)
+            raise InvalidData("a vector environment of SAME_STEP gave no final_obs in its info")
+        finals: list[Any] = [info["final_obs"][i] for i in ended]
+        if masked:
+            each = info.get("final_info", {}).get(MASK)
+            shown = [np.ones(count, np.int8) if each is None else mask_of(each[i], count, int(i)) for i in ended]
+            finals = [{"obs": obs, MASK: mask} for obs, mask in zip(finals, shown, strict=True)]
+        return merged(next_obs, ended, gather(finals))
 
-    draws = env.render_mode == "rgb_array"
+    draws = getattr(env, "render_mode", None) == "rgb_array"
     render: Any = env.render
     return Rows(env.num_envs, seed, begin, step, env.close, picture(lambda i: render()[i]) if draws else None)

@@ -134,7 +134,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
         except _Hung as error:
             _end(share.replies[number], HUNG, place(error) or place(error, installed=True))
         except InvalidData as error:
-            _end(share.replies[number], INVALID, str(error))
+            _end(share.replies[number], INVALID, str(error.after(first)))
         except BaseException as error:
             _end(share.replies[number], RAISED, one_line(error))
         os.write(share.replies[number], answer)

@@ -31,11 +31,24 @@ def test_agents_keep_it():
     "name, params, line",
     [
         ("script", {"nan": 3}, "step: the observation of environment 0 is not finite, first at step 3"),
-        ("script", {"unpaid": 2}, "step: the reward of environment 0 is not finite, first at step 2"),
+        (
+            "script",
+            {"unpaid": 2},
+            "step: the reward of environment 0 is not finite: infinite, or too large for float32, first at step 2",
+        ),
         ("faulty", {"fault": "space"}, "step's obs: leaves observation_space, first at step 5 (found 5)"),
-        ("faulty", {"fault": "shape"}, "step: an observation has shape (3,), its space has (2,), first at step 4"),
+        (
+            "faulty",
+            {"fault": "shape"},
+            "step: environment 0: the observation has shape (3,), its space has (2,), first at step 4",
+        ),
         ("faulty", {"fault": "seeds"}, "reset: the same seeds must give the same first observations"),
-        ("faulty", {"fault": "mask"}, "step's obs['action_mask']: no action is legal, first at step 3"),
+        (
+            "faulty",
+            {"fault": "mask"},
+            "step: environment 0: no action is legal: action_mask is [0, 0, 0]; end the episode before, or let an"
+            " action be legal, first at step 3",
+        ),
         ("pair", {"alone": 2}, "terminated, truncated: must be the same for all agents, first at step 2"),
         (
             "pair",

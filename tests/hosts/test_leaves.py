@@ -11,6 +11,7 @@ from purerl.errors import ConfigError
 from purerl.hosts import leaves, opening
 from purerl.hosts.gymnasium import single
 from purerl.hosts.rows import host_env
+from purerl.hosts.sound import InvalidData
 
 DEEP = spaces.Dict(
     {
@@ -29,12 +30,12 @@ CHOICES = spaces.Dict(
 )
 
 
-def environment(observation_space, action_space, masked=False):
+def environment(observation_space, action_space, masked=False, kind=hosted.Nested):
     """The host environment, and the copies that its batches are made of."""
     copies = []
 
     def make(**more):
-        copies.append(hosted.Nested(observation_space, action_space, masked))
+        copies.append(kind(observation_space, action_space, masked))
         return copies[-1]
 
     return host_env(single("nested", make), []), copies
@@ -141,16 +142,25 @@ def test_masks_in_the_observation_are_told():
     assert environment(DEEP, spaces.Discrete(3))[0].legal is None
 
 
+class Legal(hosted.Nested):
+    """Of two numbers to choose, at least one value of each is legal."""
+
+    def show(self):
+        obs, info = super().show()
+        obs["action_mask"][[0, 2]] |= 1 - obs["action_mask"][[1, 3]]
+        return obs, info
+
+
 def test_steps_are_timed_with_legal_actions():
     deep = spaces.Tuple([spaces.Box(0, 1, (5,)), spaces.Box(0, 1, (2,))])
     space = spaces.Dict({"a": deep, "action_mask": spaces.MultiBinary(5)})
-    env, copies = environment(space, spaces.MultiDiscrete([2, 3]))
+    env, copies = environment(space, spaces.MultiDiscrete([2, 3]), kind=Legal)
     assert opening.seconds_of_step(env, 1) > 0
     shown = [each["action_mask"] for i, each in enumerate(copies[1].shown[:-1]) if i != 4]  # the end of an episode
     assert len(copies[1].given) == len(shown)
     for given, mask in zip(copies[1].given, shown, strict=True):
         for number, part in zip(given, (mask[:2], mask[2:]), strict=True):
-            assert part[number] or not part.any()
+            assert part[number]
 
 
 @pytest.mark.parametrize(
@@ -165,10 +175,106 @@ def test_steps_are_timed_with_legal_actions():
 )
 def test_spaces_without_one_shape_are_refused(space):
     kind = type(space).__name__
-    with pytest.raises(ConfigError, match=f"^env = 'nested': observation_space\\['x'\\]: is {kind}; must be Box"):
-        environment(spaces.Dict({"x": space}), spaces.Discrete(2))
+    for alone, words in (space, kind), (spaces.Dict({"x": space}), f"Dict of {kind}"):
+        with pytest.raises(ConfigError, match=f"^env = 'nested': observation_space: is {words}; must be Box"):
+            environment(alone, spaces.Discrete(2))
     with pytest.raises(ConfigError, match=f"^env = 'nested': action_space: has {kind}; actions are"):
         environment(spaces.Box(0, 1), space)
+    beside = spaces.Dict({"x": space, "t": spaces.Tuple([space, spaces.Box(0, 1, (2,)), spaces.Dict({"y": space})])})
+    env, copies = environment(beside, spaces.Discrete(2))
+    assert env.observation_space == spaces.Dict({"t": spaces.Tuple([spaces.Box(0, 1, (2,))])})
+    assert env.notes == tuple(
+        f"observation_space{path}: is {kind}, which has no fixed shape; is left out"
+        for path in ("['t'][0]", "['t'][2]['y']", "['x']")
+    )
+    (first,) = env.batch(1).reset(np.arange(1))
+    np.testing.assert_array_equal(first[0], copies[1].shown[0]["t"][1])
+
+
+LARGE = np.iinfo(np.int64).max
+
+
+@pytest.mark.parametrize(
+    ("space", "dtype", "value", "seen"),
+    [
+        (spaces.Box(-LARGE - 1, LARGE, (2,), np.int64), np.float32, 2**40, 2**40),
+        (spaces.Box(0, 2**64 - 1, (2,), np.uint64), np.float32, 2**63, 2**63),
+        (spaces.Box(0, 2**32 - 1, (2,), np.uint32), np.float32, 2**32 - 2**9, 2**32 - 2**9),
+        (spaces.Box(0, 9, (2,), np.uint32), np.int32, 7, 7),
+        (spaces.Box(0, 9, (2,), np.int64), np.int32, 7, 7),
+        (spaces.Discrete(5, start=2**33), np.int32, 2**33 + 3, 3),
+        (spaces.MultiDiscrete([5, 6], start=[-(2**40), 2**40]), np.int32, [3 - 2**40, 2**40 + 4], [3, 4]),
+    ],
+)
+def test_integers_are_read_as_they_are(space, dtype, value, seen):
+    env, _ = environment(space, spaces.Discrete(2))
+    (leaf,) = leaves.flat(env.observation_space)
+    obs = np.broadcast_to(np.array(value, space.dtype), space.shape)
+    (x,), (stacked,) = leaves.gatherer(space)([obs, obs]), leaves.splitter(space)(np.stack([obs, obs]))
+    assert x.dtype == stacked.dtype == leaf.dtype == dtype
+    for each in x, stacked:
+        np.testing.assert_array_equal(each, np.broadcast_to(seen, (2, *leaf.shape)))
+    assert len(env.notes) == (dtype == np.float32)
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "words"),
+    [
+        (spaces.Box(0, 9, (2,), np.int64), [1, 2**31 + 5], "2147483653 in the observation does not fit into int32"),
+        (spaces.Box(0, 9, (2,), np.uint32), [1, 2**32 - 1], "4294967295 in the observation does not fit into int32"),
+        (spaces.Box(0, 9, (2,), np.int8), [1, 300], "300 in the observation does not fit into int8"),
+        (spaces.Box(0, 9, (2,), np.uint8), [1, -1], "-1 in the observation does not fit into uint8"),
+        (spaces.Discrete(3), 2**32, "4294967296 in the observation does not fit into int32"),
+    ],
+)
+def test_integers_beyond_what_their_space_promised_are_told(space, value, words):
+    good, wrong = np.zeros(space.shape, np.int64), np.array(value, np.int64)
+    with pytest.raises(InvalidData, match=f"^environment 1: {words}$"):
+        leaves.gatherer(space)([good, wrong])
+    with pytest.raises(InvalidData, match=words):
+        leaves.splitter(space)(np.stack([good, wrong]))
+    with pytest.raises(InvalidData, match=f"environment 0: .*{words.partition(' in ')[0]}"):
+        leaves.gatherer(spaces.Dict({"x": space}), 2)([{"x": good}, {"x": wrong}])
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(2**33), spaces.MultiDiscrete([2, 2**31])])
+def test_more_values_than_32_bits_count_are_refused(space):
+    for both in (space, spaces.Discrete(2)), (spaces.Box(0, 1), space):
+        with pytest.raises(ConfigError, match="has 8589934592|has 2147483648 values; must have at most 2147483647"):
+            environment(*both)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "seen"),
+    [
+        ((3, 36, 36), (1, 2, 0), (36, 36, 3)),
+        ((4, 84, 84), (1, 2, 0), (84, 84, 4)),
+        ((3, 24, 32), (1, 2, 0), (24, 32, 3)),
+        ((4, 36, 36, 3), (1, 2, 0, 3), (36, 36, 12)),
+        ((4, 3, 36, 36), (2, 3, 0, 1), (36, 36, 12)),
+        ((36, 36, 3), None, None),
+        ((7, 7, 3), None, None),
+        ((5, 4, 26), None, None),
+        ((4, 5, 26), None, None),
+        ((3, 7), None, None),
+        ((16, 16, 16, 3), None, None),
+    ],
+)
+def test_images_have_their_channels_last(shape, axes, seen):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    env, _ = environment(spaces.Dict({"x": space}), spaces.Discrete(2))
+    obs = space.sample()
+    target = obs if axes is None else obs.transpose(axes).reshape(seen)
+    assert env.observation_space["x"].shape == target.shape and len(env.notes) == (axes is not None)
+    (x,), (stacked,) = leaves.gatherer(space)([obs, obs]), leaves.splitter(space)(np.stack([obs, obs]))
+    np.testing.assert_array_equal(x, np.stack([target, target]))
+    np.testing.assert_array_equal(stacked, x)
+
+
+def test_other_arrays_of_three_axes_stay():
+    space = spaces.Box(0, 1, (3, 36, 36), np.float32)
+    env, _ = environment(space, spaces.Discrete(2))
+    assert env.observation_space == space and not env.notes
 
 
 @pytest.mark.parametrize(
@@ -179,10 +285,14 @@ def test_spaces_without_one_shape_are_refused(space):
         (spaces.Discrete(3), np.zeros(1, int)),
         (spaces.Box(0, 9, (2,), np.int32), np.zeros(2)),
         (spaces.Discrete(3), 0.5),
+        (spaces.Box(0, 1, (2,)), None),
+        (spaces.Box(0, 1, (2,)), [[1], [1, 2]]),
+        (spaces.Dict({"x": spaces.Box(0, 1, (2,))}), {"y": np.zeros(2)}),
+        (spaces.Dict({"x": spaces.Box(0, 1, (2,))}), np.zeros(2)),
     ],
 )
 def test_what_is_not_of_its_space_is_told(space, obs):
     good = [space.sample() for _ in range(2)]
-    assert leaves.gatherer(space)(good)[0].shape == (2, *space.shape)
-    with pytest.raises((ValueError, TypeError)):
+    assert len(leaves.gatherer(space)(good)[0]) == 2
+    with pytest.raises(InvalidData, match="^environment 1: the observation|^the observation is float64"):
         leaves.gatherer(space)([good[0], obs])
