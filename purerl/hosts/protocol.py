@@ -92,10 +92,10 @@ def not_a_reset(env: Any, result: Any) -> InvalidData:
     return InvalidData(f"{where(env, 'reset')} returns {_kind(result)}, must return (observation, info)")
 
 
-def not_a_step(env: Any, result: Any) -> InvalidData:
-    """Returns the error of a ``step`` that returned ``result``."""
+def not_a_step(env: Any, result: Any, row: int | None = None) -> InvalidData:
+    """Returns the error of a ``step`` of environment ``row`` that returned ``result``."""
     wanted = "(observation, reward, terminated, truncated, info)"
-    return InvalidData(f"{where(env, 'step')} returns {_kind(result)}, must return {wanted}")
+    return InvalidData(f"{where(env, 'step')} returns {_kind(result)}, must return {wanted}", row)
 
 
 def read(env: Any) -> Any:

@@ -149,7 +149,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
             obs, reward, terminated, truncated, info = zip(*turns, strict=True)
         except (TypeError, ValueError):
             row = next(i for i, turn in enumerate(turns) if not isinstance(turn, tuple) or len(turn) != 5)
-            raise protocol.not_a_step(envs[at[row]].unwrapped, turns[row]).among([int(at[row])]) from None
+            raise protocol.not_a_step(envs[at[row]].unwrapped, turns[row], int(at[row])) from None
         if is_new:
             settle(info)
         return Ends(
