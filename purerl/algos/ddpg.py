@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import draw
+from purerl import draw, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import off_policy_gradients
@@ -46,9 +46,15 @@ def make_method(config: DDPGConfig, env: Env, network: ActorAndCritics, smooth=l
             evaluated; ``noise`` is standard normal.
     """
     to_box, to_unit = off_policy_gradients.units(env.action_space)
+    moves = off_policy_gradients.moving(env.action_space)
 
     def act(params: PyTree, obs: PyTree) -> Array:
         return jnp.tanh(network.act(params, obs))
+
+    def judge(params: PyTree, obs: PyTree, action: Array) -> Array:
+        """Returns the critics' values; dimensions that are constants are 0, as in what was executed."""
+        seen = action if moves is None else jnp.where(trees.like(moves, action), action, 0.0)
+        return network.judge(params, obs, seen)
 
     def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
         key_normal, key_uniform = jax.random.split(key)
@@ -69,10 +75,10 @@ def make_method(config: DDPGConfig, env: Env, network: ActorAndCritics, smooth=l
 
     def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: tuple[Array, Array]) -> Array:
         action = smooth(act(target_params["actor"], next_obs), noise[0])
-        return td_errors.least(network.judge(target_params["critic"], next_obs, action))
+        return td_errors.least(judge(target_params["critic"], next_obs, action))
 
     def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: PyTree) -> tuple[Array, Metrics]:
-        return -network.judge(critic, obs, act(moving["actor"], obs))[..., 0], {}
+        return -judge(critic, obs, act(moving["actor"], obs))[..., 0], {}
 
     return Method(
         init=network.init,

@@ -83,10 +83,12 @@ def with_temperature(
 def make_method(config: SACConfig, env: Env, network: ActorAndCritics) -> Method:
     """Makes a squashed Gaussian policy and its losses, with a temperature that is learned along with it."""
     to_box, to_unit = off_policy_gradients.units(env.action_space)
+    moves = off_policy_gradients.moving(env.action_space)
+    size = network.size if moves is None else int(moves.sum())
 
     def sample(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
         """Samples actions ``[..., D]`` in [-1, 1] and returns their log-densities ``[...]``, too."""
-        return soft.squashed_sample(network.act(actor, obs), noise)
+        return soft.squashed_sample(network.act(actor, obs), noise, moves)
 
     def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
         action, log_prob = sample(params["actor"], next_obs, noise)
@@ -96,7 +98,7 @@ def make_method(config: SACConfig, env: Env, network: ActorAndCritics) -> Method
     def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
         action, log_prob = sample(moving["actor"], obs, noise)
         value = soft.soft_value(network.judge(critic, obs, action), log_prob, temperature(moving))
-        return with_temperature(config, moving, -value, -log_prob, config.target_entropy * network.size)
+        return with_temperature(config, moving, -value, -log_prob, config.target_entropy * size)
 
     return Method(
         init=lambda key, obs: init_params(config, network, key, obs),

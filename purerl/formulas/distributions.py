@@ -50,11 +50,18 @@ def gaussian(space: Box) -> Distribution:
 
     The parameters are means and log standard deviations ``[..., 2 * D]``, in units in which the Box is [-1, 1]; a
     dimension without finite bounds keeps its own units. The noise is standard normal ``[..., D]``. Actions have the
-    shape and the units of ``space``. They may lie outside the Box: environments clip them.
+    shape and the units of ``space``. They may lie outside the Box: environments clip them. A dimension whose bounds are
+    equal is a constant, without a share in log-probability and entropy.
     """
     size = int(np.prod(space.shape))
     centre, scale = spaces.unit(space)
-    log_scale = np.sum(np.log(scale))
+    moves = np.ravel(scale) > 0
+    count, divisor = int(np.sum(moves)), scale + (scale == 0)
+    log_scale = np.sum(np.log(divisor))
+
+    def total(x: Array) -> Array:
+        """Sums over the dimensions that are not constant."""
+        return jnp.sum(x if count == size else jnp.where(like(moves, x), x, 0.0), axis=-1)
 
     def to_action(unit: Array) -> Array:
         unit = unit.reshape(*unit.shape[:-1], *space.shape)
@@ -62,13 +69,13 @@ def gaussian(space: Box) -> Distribution:
 
     def log_prob(params: Array, action: Array) -> Array:
         mean, log_std = jnp.split(params, 2, axis=-1)
-        unit = ((action - like(centre, action)) / like(scale, action)).reshape(mean.shape)
+        unit = ((action - like(centre, action)) / like(divisor, action)).reshape(mean.shape)
         z = (unit - mean) * jnp.exp(-log_std)
-        return -jnp.sum(0.5 * jnp.square(z) + log_std, axis=-1) - (0.5 * size * np.log(2 * np.pi) + log_scale)
+        return -total(0.5 * jnp.square(z) + log_std) - (0.5 * count * np.log(2 * np.pi) + log_scale)
 
     def entropy(params: Array) -> Array:
         log_std = jnp.split(params, 2, axis=-1)[1]
-        return jnp.sum(log_std, axis=-1) + (0.5 * size * np.log(2 * np.pi * np.e) + log_scale)
+        return total(log_std) + (0.5 * count * np.log(2 * np.pi * np.e) + log_scale)
 
     def sample(params: Array, noise: Array) -> Array:
         mean, log_std = jnp.split(params, 2, axis=-1)

@@ -8,15 +8,17 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.formulas.td_errors import least
+from purerl.trees import like
 from purerl.types import Array, Scalar
 
 LOG_STD_RANGE = -10.0, 2.0
 """The range to which the logarithm of a squashed Gaussian's standard deviation is clipped."""
 
 
-def squashed_sample(params: Array, noise: Array) -> tuple[Array, Array]:
+def squashed_sample(params: Array, noise: Array, moving: np.ndarray | None = None) -> tuple[Array, Array]:
     """Samples from a Gaussian that tanh squashes into the box [-1, 1], and computes the logarithm of its density there.
 
     Haarnoja et al. 2018 (arXiv 1801.01290, appendix C, eq. 20 and 21): ``action = tanh(u)``,
@@ -27,6 +29,7 @@ def squashed_sample(params: Array, noise: Array) -> tuple[Array, Array]:
         params: ``[..., 2 * D]``, means and logarithms of the standard deviations of ``u``; the latter are clipped to
             `LOG_STD_RANGE`.
         noise: ``[..., D]``, standard normal.
+        moving: Which dimensions are no constants, ``[D]``; None: all. Constants are 0 and have no density.
 
     Returns:
         Actions ``[..., D]`` and log-densities ``[...]`` in nats, with regard to the box [-1, 1].
@@ -35,7 +38,10 @@ def squashed_sample(params: Array, noise: Array) -> tuple[Array, Array]:
     log_std = jnp.clip(log_std, *LOG_STD_RANGE)
     u = mean + jnp.exp(log_std) * noise
     log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
-    return jnp.tanh(u), jnp.sum(log_normal - 2 * (math.log(2) - u - jax.nn.softplus(-2 * u)), axis=-1)
+    action, log_prob = jnp.tanh(u), log_normal - 2 * (math.log(2) - u - jax.nn.softplus(-2 * u))
+    if moving is not None:
+        action, log_prob = (jnp.where(like(moving, x), x, 0.0) for x in (action, log_prob))
+    return action, jnp.sum(log_prob, axis=-1)
 
 
 def squashed_mode(params: Array) -> Array:

@@ -52,6 +52,24 @@ def test_gaussian_formulas():
     np.testing.assert_allclose(dist.mode(params), normal.mean(), rtol=1e-5)
 
 
+def test_constant_dimensions_have_no_share(key):
+    """A dimension with equal bounds is that number; all else is as without it."""
+    low, high = np.array([-2.0, 3.0, 0.0]), np.array([2.0, 3.0, 10.0])
+    dist = distributions.gaussian(Box(low, high, (3,), np.float32))
+    without = distributions.gaussian(Box(low[[0, 2]], high[[0, 2]], (2,), np.float32))
+    params = jax.random.normal(key, (5, 6))
+    noise = dist.noise(key, (5,))
+    action, free = dist.sample(params, noise), params[:, np.array([0, 2, 3, 5])]
+    np.testing.assert_array_equal(action[:, 1], 3.0)
+    np.testing.assert_array_equal(dist.mode(params)[:, 1], 3.0)
+    np.testing.assert_allclose(dist.log_prob(params, action), without.log_prob(free, action[:, ::2]), rtol=1e-5)
+    np.testing.assert_allclose(dist.entropy(params), without.entropy(free), rtol=1e-5)
+    slope = jax.grad(lambda p: jnp.sum(dist.log_prob(p, action) + dist.entropy(p)))(params)
+    assert np.all(np.isfinite(slope)) and not np.any(slope[:, np.array([1, 4])])
+    still = distributions.gaussian(Box(2.0, 2.0, (2,), np.float32))
+    np.testing.assert_array_equal(still.log_prob(params[:, :4], jnp.full((5, 2), 2.0)), 0.0)
+
+
 def test_gaussian_samples(key):
     box = Box(-np.inf, np.inf, (1,), np.float32)
     dist = distributions.gaussian(box)

@@ -27,6 +27,15 @@ def test_squashed_density(mean, log_std):
     np.testing.assert_allclose(np.trapezoid(np.exp(log_density), grid), 1.0, atol=5e-3)
 
 
+def test_constant_dimensions_have_no_density():
+    params, noise = jnp.linspace(-1.0, 1.0, 6)[None], jnp.ones((1, 3))
+    action, log_prob = soft.squashed_sample(params, noise, np.array([True, False, True]))
+    without = soft.squashed_sample(params[:, np.array([0, 2, 3, 5])], noise[:, :2])
+    assert action[0, 1] == 0
+    np.testing.assert_allclose(action[:, ::2], without[0], rtol=1e-6)
+    np.testing.assert_allclose(log_prob, without[1], rtol=1e-6)
+
+
 def test_squashed_density_far_out_is_finite_with_its_gradient():
     def total(params):
         return jnp.sum(soft.squashed_sample(params, jnp.ones((1, 1)))[1])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from purerl import config as cfg
@@ -158,10 +159,17 @@ def networks_for_box(config: OffPolicyGradientConfig, env: Env, outputs: int) ->
     return critics.for_box(size, outputs * size, config.num_critics, torso, features, joint)
 
 
+def moving(box: spaces.Box) -> np.ndarray | None:
+    """Returns which dimensions ``[D]`` of ``box`` are no constants, whose bounds are equal; None: all."""
+    scale = spaces.unit(box)[1]
+    return None if isinstance(scale, jax.Array) or np.all(scale > 0) else np.ravel(scale) > 0
+
+
 def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
     """Returns ``(to_box, to_unit)``, which convert actions from the units of networks to those of ``box``, and back.
 
-    ``to_box`` turns vectors ``[..., D]`` in [-1, 1] into actions ``[..., *shape]`` of ``box``.
+    ``to_box`` turns vectors ``[..., D]`` in [-1, 1] into actions ``[..., *shape]`` of ``box``. Dimensions that are
+    constants are 0 in the units of networks.
     """
     centre, scale = spaces.unit(box)
     divisor = scale + (scale == 0)
