@@ -20,6 +20,22 @@ def test_moments_match_numpy():
     np.testing.assert_allclose(moments.var, everything.var(axis=0), rtol=1e-3)
 
 
+def test_numbers_beyond_the_squares_of_float32_are_survived():
+    """Beside them small numbers are normalised as ever."""
+    x = jnp.stack([jnp.array([1e30, -3e38, 1e30, 2e19]), jnp.arange(4.0)], axis=-1)
+    normalizer = normalize.running()
+    state = normalizer.init(x[0])
+    for _ in range(3):
+        state = normalizer.update(state, x)
+    seen = normalizer.apply(state, x)
+    assert np.isfinite(jax.tree.leaves(state)[1]).all() and np.isfinite(seen).all()
+    np.testing.assert_array_equal(np.sign(seen[:, 0]), [1, -1, 1, 1])
+    np.testing.assert_allclose(seen[:, 1], (np.arange(4) - 1.5) / np.std(np.arange(4)), rtol=1e-5)
+    scaler = normalize.running_reward()
+    _, reward = scaler.scale(scaler.init(2), jnp.full((4, 2), 1e30), jnp.zeros((4, 2), bool), 0.99)
+    assert np.isfinite(reward).all()
+
+
 def test_a_batch_above_the_largest_count_replaces_what_was():
     moments = normalize.update_moments(normalize.init_moments(()), jnp.full(4, 100.0))
     for _ in range(3):

@@ -19,6 +19,9 @@ PLAIN_COUNT = 2**24
 """Number of samples up to which plain float32 additions suffice. Beyond it, a batch of 4 moves the mean by less than
 half a unit of its last place."""
 
+LARGEST = 1e15
+"""The largest sample that counts as such; larger ones count as this. Sums of their squares stay below 3e38."""
+
 
 class Moments(NamedTuple):
     """Running ``mean`` and ``var`` of ``count`` (int32) samples."""
@@ -71,7 +74,7 @@ def update_moments(
 
 def _of_batch(moments: Moments, batch: Array, counts: Array | tuple[()]) -> tuple[int | Array, Array, Array]:
     """Returns the number of samples of a batch, in all `shards` of an agent, and their mean and variance."""
-    axes = tuple(range(batch.ndim - moments.mean.ndim))
+    axes, batch = tuple(range(batch.ndim - moments.mean.ndim)), _within(batch)
     if isinstance(counts, tuple):
         size = shards.count() * batch.size // moments.mean.size
         return size, *shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
@@ -80,6 +83,11 @@ def _of_batch(moments: Moments, batch: Array, counts: Array | tuple[()]) -> tupl
     middle = mean(batch)
     variance = mean(jnp.square(batch - trees.like(middle, batch)))
     return shards.total(number), *shards.joined(middle, variance, number)
+
+
+def _within(x: Array) -> Array:
+    """Returns floats within what `Moments` can hold; integers always are."""
+    return jnp.clip(x, -LARGEST, LARGEST) if jnp.issubdtype(x.dtype, jnp.inexact) else x
 
 
 def _merged(
@@ -127,7 +135,8 @@ def identity() -> Normalizer:
 def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
     """Makes a normaliser of observations ``[..., *shape]`` by their running mean and variance.
 
-    It computes ``clip((x - mean) / sqrt(var + epsilon), -bound, bound)``. A single array is normalised whatever its
+    It computes ``clip((x - mean) / sqrt(var + epsilon), -bound, bound)``, of numbers beyond `LARGEST` as of that. A
+    single array is normalised whatever its
     dtype. In a tree of observations every leaf of floats has moments of its own; leaves of booleans and integers stay
     as they are, because they are masks of legal actions and numbers that become one-hot.
     """
@@ -146,7 +155,7 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
         moments = state.moments if isinstance(state, Compensated) else state
         lead = (1,) * (x.ndim - moments.mean.ndim)
         mean, var = (m.reshape(lead + m.shape) for m in (moments.mean, moments.var))
-        return jnp.clip((x - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
+        return jnp.clip((_within(x) - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
 
     return Normalizer(
         init=init,
