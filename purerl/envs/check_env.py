@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
+from purerl import spaces
 from purerl.envs import check_host, check_play
 from purerl.envs.check_types import trace_problems, type_problems
 from purerl.errors import ConfigError
@@ -51,10 +53,12 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
         return Examined(problems, [])
     if env.host:
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-        return Examined(*check_host.play(env.host, seed, num_steps, num_envs))
+        of_host = Examined(*check_host.play(env.host, seed, num_steps, num_envs))
+        return of_host._replace(notes=picture_notes(env) + of_host.notes)
     played = check_play.play(env, key, num_steps, num_envs)
     terminated, truncated = int(played.terminated), int(played.truncated)
-    notes = [] if played.varied else ["every episode begins with the same state and observation: nothing is drawn"]
+    notes = picture_notes(env)
+    notes += [] if played.varied else ["every episode begins with the same state and observation: nothing is drawn"]
     if not terminated + truncated:
         notes.append("no episode ended, so episode ends were not checked; increase --steps")
     elif terminated + truncated >= num_steps * num_envs:
@@ -62,3 +66,16 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     elif not terminated or not truncated:
         notes.append(f"no episode was {'truncated' if terminated else 'terminated'}")
     return Examined(check_play.lines(played) + trace_problems(env, key), notes, terminated, truncated)
+
+
+def picture_notes(env: Env) -> list[str]:
+    """Returns a line for each leaf of the observations that looks like images with channels first."""
+    from purerl.hosts.leaves import channels_first  # imports Gymnasium
+
+    flat = jax.tree_util.tree_flatten_with_path(env.observation_space, is_leaf=spaces.is_leaf)[0]
+    return [
+        f"observation_space{jax.tree_util.keystr(path)}: uint8 {list(leaf.shape)} looks like images with channels"
+        f" first; is read as height {leaf.shape[0]}, width {leaf.shape[1]} and {leaf.shape[2]} channels"
+        for path, leaf in flat
+        if isinstance(leaf, spaces.Box) and leaf.dtype == jnp.uint8 and channels_first(tuple(leaf.shape))
+    ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from purerl.errors import ConfigError, place
 from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
+from purerl.hosts.sound import InvalidData, sound_obs, sound_turn
 
 _ROUNDING = 1e-6
 """How far a float32 observation may lie outside of its space, in units of one plus the bound."""
@@ -82,7 +83,10 @@ class _Checks:
         if self.broken:
             return ()
         obs = tuple(x.copy() for x in obs)
-        others, again = batch.reset(seeds + 1 - 2 * (seeds > 0)), batch.reset(seeds)
+        others = self.called(lambda: batch.reset(seeds + 1 - 2 * (seeds > 0)), "reset: {}")
+        again = others and self.called(lambda: batch.reset(seeds), "reset: {}")
+        if self.broken:
+            return ()
         if not _same(obs, again):
             self._problem("reset: the same seeds must give the same first observations")
         if _same(obs, others) and all(_same(_row(obs, 0), _row(obs, i)) for i in range(self._lead[0])):
@@ -94,7 +98,7 @@ class _Checks:
         try:
             return call()
         except (ValueError, TypeError, KeyError) as error:
-            if place(error):
+            if place(error) and not isinstance(error, InvalidData):
                 raise
             self._problem(line.format(error))
             self.broken = True
@@ -102,8 +106,6 @@ class _Checks:
 
     def stepped(self, time: int, turn: Turn) -> None:
         """Checks the result of step ``time``."""
-        from purerl.hosts.sound import InvalidData, sound_turn
-
         at = f"first at step {time}"
         try:
             turn = sound_turn(turn, self._lead, self._like)
@@ -129,9 +131,12 @@ class _Checks:
 
     def repeated(self, batch: Batch, seeds: np.ndarray, first: Leaves, played: list[tuple[np.ndarray, Turn]]) -> None:
         """Plays the first steps once more."""
-        same = _same(batch.reset(seeds), first)
+        again = self.called(lambda: batch.reset(seeds), "reset: {}")
+        same = again is not None and _same(again, first)
         for action, turn in played:
-            other = batch.step(action.copy())
+            other = None if self.broken else self.called(functools.partial(batch.step, action.copy()), "step: {}")
+            if other is None:
+                return
             same = same and _same(other.next_obs, turn.next_obs) and _same(other.obs, turn.obs)
             same = same and np.array_equal(other.reward, turn.reward) and np.array_equal(other.last, turn.last)
         if not same:
@@ -175,8 +180,6 @@ class _Checks:
 
     def _observations(self, obs: Any, name: str, at: str = "") -> None:
         """Checks observations."""
-        from purerl.hosts.sound import InvalidData, sound_obs
-
         at = f", {at}" if at else ""
         try:
             sound_obs(obs, self._like)

@@ -1,10 +1,15 @@
 """What `check_env` says of environments of the host."""
 
+import gymnasium
+import hosted
 import jax
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from purerl import ConfigError, envs
-from purerl.envs.check_env import examine
+from purerl.envs.check_env import examine, picture_notes
+from purerl.spaces import Box
 
 
 def examined(name, **params):
@@ -68,8 +73,81 @@ def test_a_broken_promise_is_told(name, params, line):
         envs.check_env(env, num_steps=12, num_envs=3)
 
 
+class Pictures(hosted.Script):
+    def __init__(self, shape):
+        super().__init__()
+        self.observation_space = spaces.Dict({"x": spaces.Box(0, 255, shape, np.uint8), "t": spaces.Text(4)})
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen(super().reset(seed=seed)[0]), {}
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return self.seen(obs), *rest
+
+    def seen(self, obs):
+        return {"x": np.full(self.observation_space["x"].shape, obs[0], np.uint8), "t": "go"}
+
+
+def pictures():
+    return Pictures((3, 8, 8))
+
+
+def test_what_is_read_otherwise_is_told_once_and_noted(capsys, monkeypatch):
+    monkeypatch.setattr(hosted, "pictures", pictures, raising=False)
+    result = examined("hosted:pictures")
+    envs.make("hosted:pictures")
+    told = [f"observation_space[{key!r}]" for key in "tx"]
+    assert [line.partition(": ")[2].partition(":")[0] for line in capsys.readouterr().err.splitlines()] == told
+    assert [note.partition(":")[0] for note in result.notes[:2]] == told and not result.problems
+
+
+def test_pictures_of_your_own_with_channels_first_are_noted():
+    first, last = (Box(0, 255, shape, np.uint8) for shape in ((3, 36, 36), (36, 36, 3)))
+    env = envs.make("hosted:pair")._replace(observation_space={"a": first, "b": last})
+    (line,) = picture_notes(env)
+    assert line.startswith(
+        "observation_space['a']: uint8 [3, 36, 36] looks like images with channels first; is read as"
+    )
+
+
 def test_what_cannot_be_repeated_is_noted():
     result = examined("hosted:faulty", fault="steps")
     assert not result.problems
     assert "the same seeds and actions lead to different steps: runs are not reproducible" in result.notes
     assert "every episode begins with the same observation" in result.notes
+
+
+class Growing(hosted.Script):
+    """Each reset but the first grows the space; ``wrapped`` by a wrapper of one's own."""
+
+    def reset(self, *, seed=None, options=None):
+        if self.time:
+            self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+        return super().reset(seed=seed)
+
+
+class Outside(gymnasium.Wrapper):
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset(seed=seed)
+
+    def step(self, action):
+        return self.env.step(action)
+
+
+class Three(hosted.Script):
+    def step(self, action):
+        return super().step(action)[:3]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "line"),
+    [
+        ("grows", lambda: Outside(Growing()), "step: environment 0: Growing.reset (test_check_host.py:"),
+        ("three", lambda: Outside(Three()), "step: environment 0: Three.step (test_check_host.py:"),
+    ],
+)
+def test_methods_that_return_something_else_are_named(name, make, line, monkeypatch):
+    monkeypatch.setattr(hosted, name, make, raising=False)
+    (problem,) = examine(envs.make(f"hosted:{name}"), jax.random.key(0), 12, 3).problems
+    assert problem.startswith(line)
