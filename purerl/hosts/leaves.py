@@ -360,7 +360,8 @@ def _parts(observations: Sequence[Any], path: tuple[Any, ...], each: int) -> lis
 
 
 def _stacker(leaf: Leaf, each: int) -> Callable[[Sequence[Any]], np.ndarray]:
-    source, is_plain = leaf.source, leaf.start is None and leaf.axes is None
+    source, dtype, name = leaf.source, leaf.dtype, leaf.name
+    is_plain = leaf.start is None and leaf.axes is None and leaf.shape == source
 
     def stack(values: Sequence[Any]) -> np.ndarray:
         if not source:
@@ -370,7 +371,7 @@ def _stacker(leaf: Leaf, each: int) -> Callable[[Sequence[Any]], np.ndarray]:
                 x = np.empty((0, 0))
             if x.shape != (len(values),):
                 raise _misshapen(leaf, values, each)
-            return _read(leaf, x, each)
+            return fitted(x, dtype, name, each) if is_plain else _read(leaf, x, each)
         try:
             shapes = {x.shape for x in values}
         except AttributeError:  # x is a list of numbers
@@ -382,7 +383,7 @@ def _stacker(leaf: Leaf, each: int) -> Callable[[Sequence[Any]], np.ndarray]:
         if shapes != {source}:
             raise _misshapen(leaf, values, each)
         x = np.concatenate(values).reshape(len(values), *source)
-        return x if is_plain and x.dtype == leaf.dtype else _read(leaf, x, each)
+        return fitted(x, dtype, name, each) if is_plain else _read(leaf, x, each)
 
     return stack
 

@@ -84,7 +84,9 @@ class Reader(gymnasium.Wrapper):
 
 def begun(result: Any) -> bool:
     """Returns whether ``result`` may be an observation and an info."""
-    return isinstance(result, tuple) and len(result) == 2 and (result[1] is None or isinstance(result[1], Mapping))
+    if not isinstance(result, tuple) or len(result) != 2:
+        return False
+    return type(result[1]) is dict or result[1] is None or isinstance(result[1], Mapping)
 
 
 def not_a_reset(env: Any, result: Any) -> InvalidData:

@@ -123,15 +123,16 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
     def unchanged(i: int) -> None:
         """Notices spaces that a reset has changed."""
         both = envs[i].observation_space, envs[i].action_space
-        if both[0] is known[i][0] and both[1] is known[i][1]:
+        before = known[i]
+        if both[0] is before[0] and both[1] is before[1]:
             return
-        for name, now, before in (
+        for name, now, was in (
             ("action_space", both[1], actions),
             ("observation_space", leaves.outline(observed(*both, bool(masked))), outline),
         ):
-            if now != before:
+            if now != was:
                 raise InvalidData(
-                    f"{protocol.where(envs[i].unwrapped, 'reset')} changes {name}: was {before}, is {now}; must be the"
+                    f"{protocol.where(envs[i].unwrapped, 'reset')} changes {name}: was {was}, is {now}; must be the"
                     " same in every copy and episode" + ("; a mask can forbid actions" * (name == "action_space"))
                 )
         known[i] = both
