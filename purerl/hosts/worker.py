@@ -108,8 +108,9 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
     import numpy as np
 
     from purerl.errors import one_line, place
-    from purerl.hosts.sound import InvalidData, sound_obs, sound_turn
+    from purerl.hosts.sound import InvalidData, sound_obs, sound_turn, who
 
+    time_of = [0] * len(batches)
     groups = [
         type(group)(*(_rows(x, slice(*rows)) for x in group))
         for group, rows in zip(shared.groups, share.rows, strict=True)
@@ -118,6 +119,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
         number, slot, begins = order[0] >> 2, order[0] >> 1 & 1, order[0] & 1
         shared.began[share.worker] = time.monotonic()
         own, batch, first, answer = groups[number], batches[number], share.first[number], DONE
+        time_of[number] = 0 if begins else time_of[number] + 1
         try:
             if begins:
                 obs = sound_obs(batch.reset(own.seeds.copy()), own.obs[slot], first)
@@ -134,10 +136,14 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
         except _Hung as error:
             _end(share.replies[number], HUNG, place(error) or place(error, installed=True))
         except InvalidData as error:
-            _end(share.replies[number], INVALID, str(error.after(first)))
+            _end(share.replies[number], INVALID, f"{error.after(first)}{_when(time_of[number])}")
         except BaseException as error:
-            _end(share.replies[number], RAISED, one_line(error))
+            _end(share.replies[number], RAISED, f"{one_line(error)} in {who(error, first)}{_when(time_of[number])}")
         os.write(share.replies[number], answer)
+
+
+def _when(time: int) -> str:
+    return f" at step {time}" if time else " in reset"
 
 
 def _rows(x: Any, rows: slice) -> Any:

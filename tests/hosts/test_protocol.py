@@ -224,6 +224,7 @@ class Changing(Clock):
         ("raise", r"^environment 1 raised KeyError: 'joint' \(test_protocol.py:\d+ step\) at step 3"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_what_goes_wrong_later_is_told_with_copy_and_step(different, words):
     Changing.made = 0
     with pytest.raises(HostError, match=words):
