@@ -1,12 +1,15 @@
 """Names that a user typed: the nearest known ones, and ``MODULE:ATTRIBUTE``."""
 
+import contextlib
 import difflib
 import importlib
+import importlib.util
 import os
 import reprlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from purerl.errors import RAISED, ConfigError, one_line
@@ -62,26 +65,102 @@ def check_trusted(
         raise ConfigError(f"{field} = {reprlib.repr(value)}: {reason}")
 
 
+class Given(str):
+    """The name of an object that a caller gave itself, ``value``; it is never looked up."""
+
+    value: Any
+
+    @classmethod
+    def of(cls, name: str, value: Any) -> "Given":
+        """Returns the name of ``value``."""
+        given = cls(name)
+        given.value = value
+        return given
+
+
 def imported(field: str, name: str) -> Any:
-    """Imports what ``MODULE:ATTRIBUTE`` names; modules of the working directory are found, too.
+    """Imports what ``MODULE:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE`` names, or returns what is `Given`.
 
     Raises:
         ConfigError: If the name has another form, or cannot be imported.
     """
-    module, _, attribute = name.partition(":")
-    if not module or not attribute or module.startswith("."):
-        raise ConfigError(f"{field} = {name!r}: must be MODULE:ATTRIBUTE")
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
+    if isinstance(name, Given):
+        return name.value
+    where, _, attribute = name.rpartition(":")
+    if not where or not attribute or (where.startswith(".") and not where.endswith(".py")):
+        raise ConfigError(f"{field} = {name!r}: must be MODULE:ATTRIBUTE or ./FILE.py:ATTRIBUTE")
+    module = module_of(field, name, where)
+    value = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            file = getattr(module, "__file__", None)
+            raise ConfigError(
+                f"{field} = {name!r}: module {where} has no {attribute!r}"
+                + (f" ({file} was imported)" if file else " (it is one of Python's own)")
+                + _hidden(where, file, attribute)
+            )
+        value = getattr(value, part)
+    return value
+
+
+def module_of(field: str, name: str, where: str) -> ModuleType:
+    """Imports the module or the file ``where``, a part of ``name``. The working directory comes first.
+
+    Raises:
+        ConfigError: If it cannot be imported.
+    """
+    if where.endswith(".py") and not Path(where).is_file():
+        raise ConfigError(f"{field} = {name!r}: there is no file {where}; a module is named without .py")
     try:
-        value = importlib.import_module(module)
-        if hasattr(value, attribute):
-            return getattr(value, attribute)
+        with _first(os.getcwd()):
+            return _of_file(Path(where).resolve()) if where.endswith(".py") else importlib.import_module(where)
     except ImportError as error:
-        raise ConfigError(f"{field} = {name!r}: cannot import {module} ({error})") from None
+        raise ConfigError(f"{field} = {name!r}: cannot import {where} ({error})") from None
     except RAISED as error:
-        raise ConfigError(f"{field} = {name!r}: cannot import {module}: {one_line(error)}") from error
-    raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}")
+        raise ConfigError(f"{field} = {name!r}: cannot import {where}: {one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _first(folder: str) -> Iterator[None]:
+    """Has modules of a folder come first within the context, and last after it, where they cannot hide Python's own."""
+    known = folder in sys.path or (folder == os.getcwd() and "" in sys.path)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+        if not known:
+            sys.path.append(folder)
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Imports a file as the module of its name, or under another name if there is such a module already."""
+    for name in (path.stem, f"{path.stem} of {path.parent}"):
+        known = sys.modules.get(name)
+        if known is not None and getattr(known, "__file__", None) == str(path):
+            return known
+        if known is None and name not in sys.stdlib_module_names:
+            break
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with _first(str(path.parent)):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _hidden(where: str, file: str | None, attribute: str) -> str:
+    """Returns advice if a module hides a file of the working directory; otherwise an empty text."""
+    mine = Path(*where.split(".")).with_suffix(".py")
+    if where.endswith(".py") or not mine.is_file() or (file and Path(file).resolve() == mine.resolve()):
+        return ""
+    return f"; it hides your {mine}: give ./{mine}:{attribute}, or rename the file"
 
 
 def called(field: str, name: str, function: Callable[..., Any], *args: Any, **params: Any) -> Any:

@@ -17,17 +17,21 @@ The commands that compute import the modules that need JAX only after they have 
 help, lists and errors in names answer at once.
 """
 
+import contextlib
 import importlib
 import os
 import re
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
 
 from purerl import channel
 from purerl.errors import RAISED, ConfigError, HostError, one_line, place, printable
 from purerl.hardware import drivers
+from purerl.hosts import copies, leaving
 from purerl.names import choose
 from purerl.runs.describing import interrupts
 from purerl.version import __version__
@@ -37,6 +41,8 @@ EXIT_BAD_INPUT = 2
 EXIT_OUT_OF_MEMORY = 4
 EXIT_IO = 5
 EXIT_TIME = 6
+THREADS_SECONDS = 2.0
+"""Seconds for which the end of a command waits for threads that its environments have left."""
 
 USAGE = """usage: purerl COMMAND ...
 
@@ -82,11 +88,28 @@ COMMANDS = {
 def entry(args: Sequence[str] | None = None) -> None:
     """Runs `main` as the program of a process, which no signal can stop once its exit code is known."""
     drivers.look_for_none()
+    code = EXIT_OWN_CODE
     try:
         main(args)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else code
+        raise
     finally:
         for number in interrupts.NUMBERS:
             signal.signal(number, signal.SIG_IGN)
+        threading.Thread(target=_end_threads, args=(code,), daemon=True).start()
+
+
+def _end_threads(code: int) -> None:
+    """Ends the process if threads that an environment has left keep the interpreter from ending it."""
+    time.sleep(THREADS_SECONDS)
+    main_thread, here = threading.main_thread(), threading.current_thread()
+    if any(not thread.daemon for thread in threading.enumerate() if thread not in (main_thread, here)):
+        copies.close_all()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -96,7 +119,7 @@ def main(args: Sequence[str] | None = None) -> None:
         args: The command and its arguments (default: those of the command line).
     """
     try:
-        with interrupts.leaving():
+        with interrupts.leaving(), interrupts.cleaning(leaving.unwound):
             code = dispatch(list(sys.argv[1:] if args is None else args))
     except ConfigError as error:
         for line in str(error).splitlines():
@@ -117,6 +140,8 @@ def main(args: Sequence[str] | None = None) -> None:
     except OSError as error:
         print(f"purerl: error: {printable(str(error))}; what was saved earlier is unchanged", file=sys.stderr)
         code = EXIT_IO
+    except leaving.Left:
+        threading.Event().wait()  # the thread that received the signal ends the process
     except RAISED as error:
         channel.await_news()
         if place(error):
@@ -159,4 +184,5 @@ def dispatch(args: list[str]) -> int:
         return 0
     module, function = COMMANDS[choose("command", args[0], COMMANDS)]
     check_values(args[1:])
-    return getattr(importlib.import_module(f"purerl.cli.{module}"), function)(args[1:])
+    with copies.session():
+        return getattr(importlib.import_module(f"purerl.cli.{module}"), function)(args[1:])

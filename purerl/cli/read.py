@@ -35,7 +35,9 @@ def evaluate(args: list[str]) -> int:
         if options.levels:
             result = level_evaluation.evaluate_run(Path(options.run), options.levels, *how, trust=trust)
         else:
-            result = evaluation.evaluate_run(Path(options.run), *how, against=options.against, trust=trust)
+            result = evaluation.evaluate_run(
+                Path(options.run), *how, against=options.against, trust=trust, eval_envs=options.eval_envs
+            )
     if options.json:
         print(json.dumps(result, indent=2))
     elif options.levels:

@@ -3,6 +3,7 @@
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
 from purerl.errors import printable
+from purerl.hosts import copies
 
 
 def render(args: list[str]) -> int:
@@ -15,7 +16,7 @@ def render(args: list[str]) -> int:
 
     from purerl.runs.reading import rendering
 
-    with prepared(options):
+    with prepared(options), copies.planned(pictures=True):
         path, frames, returns = rendering.render(options)
     text = ", ".join(f"{each:.5g}" for each in returns)
     print(f"{printable(str(path))}: {frames} frames, return {text}")

@@ -23,8 +23,9 @@ from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.hosted import ON_HOST, from_host, make_hosted
 from purerl.envs.union import union
 from purerl.errors import ConfigError
-from purerl.hosts import atari, making, own
-from purerl.names import called, imported, nearest
+from purerl.hosts import atari, copies, making, own
+from purerl.hosts.bundle import HostEnv
+from purerl.names import imported, nearest
 from purerl.types import Env
 
 __all__ = [
@@ -65,8 +66,11 @@ The first takes the rest of the environment's name and its parameters.
 """
 
 
-def make(name: str, **params: Any) -> Env:
+def make(name: Any, **params: Any) -> Env:
     """Makes the environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
+
+    ``name`` may also be what makes the environment: a class, a function, or a specification of Gymnasium's
+    (``gymnasium.spec``). Names are looked up at each call, so a class that was defined anew is the one that is made.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, and ``probe/NAME`` is a probe. ``brax/BACKEND/TASK``, ``jumanji/NAME``,
@@ -97,6 +101,12 @@ def make(name: str, **params: Any) -> Env:
         ConfigError: If a name or parameter does not exist, with the nearest ones that do, if `check_values` refuses a
             number, if a function does not return an `Env`, or if a transform cannot be put around the environment.
     """
+    with copies.remembering():
+        return _made(name if isinstance(name, str) else making.named(name), params)
+
+
+def _made(name: str, params: dict[str, Any]) -> Env:
+    """Makes the environment for `make`."""
     check_values(name, params)
     params = atari.settings(name, params) if making.is_host(name) else params
     declared = _declared(name)
@@ -155,10 +165,15 @@ def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
     return {"resets": f"pool:{size}" if size else "every", **rest}
 
 
+def _is_own(name: str) -> bool:
+    """Returns whether ``name`` is that of a user's own class or function."""
+    return ":" in name and not making.is_host(name)
+
+
 def _declared(name: str) -> Collection[str]:
     """Returns the parameters of a user's own function, or of an environment of a library that is an extra."""
     family = name.partition("/")[0]
-    functions = [imported("env", name)] if ":" in name else list(_EXTRAS.get(family, ()))[1:]
+    functions = [imported("env", name)] if _is_own(name) else list(_EXTRAS.get(family, ()))[1:]
     try:
         return [parameter for function in functions for parameter in inspect.signature(function).parameters]
     except (TypeError, ValueError):  # `_own` reports the error
@@ -182,7 +197,7 @@ def _native(name: str) -> Callable[..., Env]:
 
 def _plain(name: str, params: dict[str, Any]) -> Env:
     """Makes the environment without the transforms that every environment can have."""
-    if ":" in name:
+    if _is_own(name):
         return _own(name, params)
     if name in NATIVE or name in PROBES:
         function = _native(name)
@@ -211,19 +226,21 @@ def _own(name: str, params: dict[str, Any]) -> Env:
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
         check_parameters(name, params, signature.parameters)
     try:
-        signature.bind(**params)
+        signature.bind(**own.arguments(function, params))
     except TypeError as error:
         given = ", ".join(params) or "no parameters"
         raise ConfigError(f"env = {name!r}: cannot be called with {given} ({error})") from None
+    if making.is_known(function):
+        return make_hosted(name, params)
     try:
-        env = called("env", name, function, **params)
+        env = making.found(name, params)
     except ConfigError as error:
         raise ConfigError(f"{error}{outdated(error.__cause__)}") from error.__cause__
-    if own.is_environment(env):
+    if isinstance(env, HostEnv):
         return make_hosted(name, params)
     if not isinstance(env, Env):
         raise ConfigError(
             f"env = {name!r}: returns {type(env).__name__}, must return a purerl.types.Env, or an environment of "
-            "Gymnasium or PettingZoo"
+            f"Gymnasium or PettingZoo{own.no_environment(env)}"
         )
     return env

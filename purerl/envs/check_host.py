@@ -52,9 +52,10 @@ def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> CheckedPlay
                 turns += [turn] * (time <= AGAIN)
         if not checks.broken:
             checks.repeated(batch, seeds, first, list(zip(given, turns, strict=False)))
-            checks.pictured(batch)
     finally:
         batch.close()
+    if not checks.broken:
+        checks.pictured(seeds[:1])
     notes = checks.final_notes(num_steps, num_envs)
     return CheckedPlay(list(checks.problems), notes, checks.terminated, checks.truncated)
 
@@ -142,16 +143,22 @@ class _Checks:
         if not same:
             self.notes.append("the same seeds and actions lead to different steps: runs are not reproducible")
 
-    def pictured(self, batch: Batch) -> None:
-        """Asks for a picture, if there is one."""
-        if batch.frame is None:
-            self.notes.append("purerl render cannot render it")
-            return
+    def pictured(self, seeds: np.ndarray) -> None:
+        """Asks for a picture of a copy that is made for it, if it has one."""
+        batch = None
         try:
+            batch = (self._host.pictured or self._host.batch)(1)
+            if batch.frame is None:
+                self.notes.append("purerl render cannot render it")
+                return
+            batch.reset(seeds)
             picture = batch.frame(0)
         except ConfigError as error:
             self.notes.append(str(error))
             return
+        finally:
+            if batch is not None:
+                batch.close()
         if not (isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)):
             self._problem(f"frame: is {_kind(picture)}, must be uint8 [height, width, 3]")
 

@@ -82,7 +82,7 @@ def episodic(
         return EpisodeState(physical, t), Step(observed(physical), *outcome)
 
     def ends_together() -> bool:
-        """Returns whether ``dynamics`` has one flag for all agents; False if it cannot be traced, which is told later."""
+        """Returns whether ``dynamics`` has one flag for all agents; False if it cannot be traced, told elsewhere."""
         like = spaces.struct(action_space)
         action = jax.ShapeDtypeStruct((num_agents, *like.shape), like.dtype)
         try:

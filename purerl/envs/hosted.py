@@ -1,7 +1,5 @@
 """Environments of the host as an `Env`: what programs compute from the results of the host's steps."""
 
-import functools
-import json
 from typing import Any
 
 import jax
@@ -11,7 +9,7 @@ import numpy as np
 from purerl import spaces
 from purerl.errors import ConfigError
 from purerl.hosts import making, pool
-from purerl.hosts.bundle import HostEnv, Recipe
+from purerl.hosts.bundle import HostEnv
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -35,7 +33,7 @@ def make_hosted(name: str, params: dict[str, Any]) -> Env:
             )
         if isinstance(value, jax.core.Tracer):
             raise ConfigError(f"env = {name!r}: {given}: cannot be swept in a host environment")
-    host = _made(name, json.dumps(params, sort_keys=True))
+    host = making.make(name, params)
     for line in [f"env = {name!r}: {note}" for note in host.notes]:
         if line not in _TOLD:
             _TOLD.add(line)
@@ -45,13 +43,6 @@ def make_hosted(name: str, params: dict[str, Any]) -> Env:
 
 _TOLD: set[str] = set()
 """The notes that this process has told."""
-
-
-@functools.lru_cache(maxsize=32)
-def _made(name: str, params: str) -> HostEnv:
-    """Calls `hosts.making.make`, once for each name and parameters: it makes an environment to read its spaces."""
-    recipe = Recipe(name, json.loads(params))
-    return making.make(*recipe)._replace(recipe=recipe)
 
 
 def from_host(host: HostEnv) -> Env:

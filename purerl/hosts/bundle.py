@@ -42,12 +42,17 @@ class Batch(NamedTuple):
     returns the observations. ``step(action)`` takes actions ``[B, ...]``, or ``[B, N, ...]``, and begins the next
     episode where one ended. ``frame(i)`` is a picture ``[height, width, 3]`` uint8 of environment ``i``; None: there
     are no pictures.
+
+    ``play(seeds, limit)`` also begins an episode everywhere, but of seeds ``[B, K]`` each environment plays its own one
+    after another, leaving out those that are negative. Each is left after ``limit`` steps, which no flag tells. Then
+    the environment is not stepped any more: its observation stays, its reward is 0. None: that is not possible.
     """
 
     reset: Callable[[np.ndarray], Leaves]
     step: Callable[[np.ndarray], Turn]
     close: Callable[[], None]
     frame: Callable[[int], np.ndarray] | None = None
+    play: Callable[[np.ndarray, int], Leaves] | None = None
 
 
 class Recipe(NamedTuple):
@@ -64,8 +69,11 @@ class HostEnv(NamedTuple):
     ``num_agents`` agents. ``batch(num_envs)`` makes a `Batch`. ``legal`` is the key, in a dictionary of observations,
     of the mask of the actions that may be taken; None: all may. ``threaded``: a batch steps in threads of its own, so
     that workers would gain nothing. ``partly_observed``: what an observation leaves out matters. ``fps`` is the speed
-    at which films play. ``recipe`` holds the arguments that `purerl.hosts.making.make` made it from. ``notes`` are
-    lines that a user should read once, about what is read otherwise than it is given.
+    at which films play. ``recipe`` holds the arguments that `purerl.hosts.making.make` made it from.
+    ``pictured(num_envs)`` makes a `Batch` that is drawn; None: ``batch`` does. ``copies`` are the single environments
+    of which batches are made (`purerl.hosts.copies`); None: there are none. ``here``: why workers cannot make it;
+    empty: they can. ``paced``: its batches have ``play``. ``notes`` are lines that a user should read
+    once, about what is read otherwise than it is given.
     """
 
     name: str
@@ -78,16 +86,23 @@ class HostEnv(NamedTuple):
     partly_observed: bool = False
     fps: float = 30.0
     recipe: Recipe = Recipe("", {})
+    pictured: Callable[[int], Batch] | None = None
+    copies: Any = None
+    here: str = ""
+    paced: bool = False
     notes: tuple[str, ...] = ()
 
 
 class Stepper(NamedTuple):
     """``B`` environments that are stepped elsewhere while this thread goes on: ``send(action)``, then ``receive()``.
 
-    ``reset`` and ``close`` are as in a `Batch`. Each ``send`` is followed by one ``receive``.
+    ``reset``, ``close`` and ``play`` are as in a `Batch`. Each ``send`` is followed by one ``receive``. The caller of
+    ``play`` makes the seed of each episode that has begun negative, in the array that it gave, so that a worker that is
+    restarted goes on with the others.
     """
 
     reset: Callable[[np.ndarray], Leaves]
     send: Callable[[np.ndarray], None]
     receive: Callable[[], Turn]
     close: Callable[[], None]
+    play: Callable[[np.ndarray, int], Leaves] | None = None

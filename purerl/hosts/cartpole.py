@@ -7,22 +7,56 @@ import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.utils import seeding
 
+from purerl.errors import RAISED
+from purerl.hosts import leaves
 from purerl.hosts.bundle import Leaves
-from purerl.hosts.rows import Ends, Rows, Which
+from purerl.hosts.copies import Copies, plan
+from purerl.hosts.libraries import not_made
+from purerl.hosts.rows import Ends, Rows, Source, Which
 from purerl.hosts.singles import picture
 
 TASKS = "CartPole-v0", "CartPole-v1"
 
 
-def rows(num_envs: int, task: str, params: dict[str, Any]) -> Rows:
-    """Makes ``num_envs`` rows of ``task``, with the dynamics of Gymnasium's vector environment.
+def array(name: str, task: str, params: dict[str, Any]) -> Source:
+    """Returns the environment whose rows are `rows` of ``task``."""
+    limit = gymnasium.spec(task).max_episode_steps
+
+    def make(num_envs: int) -> CartPoleVectorEnv:
+        try:
+            return CartPoleVectorEnv(num_envs, **{"max_episode_steps": limit, **params})
+        except RAISED as error:
+            raise not_made(name, error) from error
+
+    copies = Copies(name, make, whole=True)
+    looked = copies.look(plan().num_envs)
+
+    def taken(num_envs: int, pictures: bool = False) -> Rows:
+        envs = copies.taken(1, num_envs)
+        made = rows(envs[0], task)
+
+        def close() -> None:
+            made.close()
+            copies.release(envs)
+
+        return made._replace(close=close)
+
+    return Source(
+        **leaves.fields(name, looked.single_observation_space, looked.single_action_space),
+        rows=taken,
+        fps=float(looked.metadata["render_fps"]),
+        copies=copies,
+    )
+
+
+def rows(env: Any, task: str) -> Rows:
+    """Returns rows of ``task``, with the dynamics of ``env``, Gymnasium's vector environment.
 
     By itself that vector begins an episode in the step after its end and spends this step on it. Here the columns of
     its ``state`` that ended are drawn at once, each from a generator of its own, as the single environments do: row
     ``i`` begins its episodes in the states in which a single environment with its seed does.
     """
-    limit = gymnasium.spec(task).max_episode_steps
-    env: Any = CartPoleVectorEnv(num_envs, **{"max_episode_steps": limit, **params})
+    num_envs: int = env.num_envs
     env.reset()
     generators: list[np.random.Generator] = []
     drawing: list[Any] = []
@@ -64,7 +98,7 @@ def rows(num_envs: int, task: str, params: dict[str, Any]) -> Rows:
         return drawing[0].render()
 
     def close() -> None:
-        for each in (env, *drawing):
+        for each in drawing:
             each.close()
 
     return Rows(num_envs, seed, begin, step, close, picture(render))

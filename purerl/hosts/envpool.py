@@ -63,7 +63,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
 
     fields = leaves.fields(name, space, action_space)
     fields |= {"observation_space": _laid_out(fields["observation_space"], layout), "notes": ()}
-    return Source(**fields, rows=rows, threaded=True)
+    return Source(**fields, rows=rows, threaded=True, paced=False)
 
 
 def _option(name: str, option: str, value: Any, kind: type) -> Any:

@@ -1,5 +1,7 @@
 """Environments that are registered with Gymnasium, and single ones that a user's own function makes."""
 
+import contextlib
+import importlib.metadata
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,10 +12,12 @@ from gymnasium.envs.registration import load_env_creator
 from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError
 from purerl.hosts import atari, cartpole
+from purerl.hosts.copies import Copies, plan
+from purerl.hosts.drawing import drawn
 from purerl.hosts.libraries import is_there, needs, not_made, opened, quiet
 from purerl.hosts.rows import Rows, Source
 from purerl.hosts.singles import look, metadata, serial
-from purerl.names import nearest
+from purerl.names import Given, module_of, nearest
 
 PLUGINS = "ale_py", "minigrid"
 """Packages that register environments when they are imported."""
@@ -29,50 +33,56 @@ def registered(name: str, task: str, params: dict[str, Any]) -> Source:
     Raises:
         ConfigError: If a name or a parameter does not exist. The text names the nearest ones.
     """
+    module, _, task = task.rpartition(":")
+    if module:
+        module_of("env", name, module)
     if task.startswith("ALE/"):
         needs(f"env = {name!r}", "atari", "ale_py")
-    if task not in gymnasium.registry and task not in (known := tasks()):
-        raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
+    spec = name.value if isinstance(name, Given) else None
+    if spec is None and task not in gymnasium.registry and task not in (known := tasks()) and not _plugged(task):
+        raise ConfigError(
+            f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}; if a package registers it that is"
+            f" not installed or not imported, install it, and name it: gymnasium/PACKAGE:{task}"
+        )
+    spec = spec or gymnasium.spec(task)
     as_array = task in cartpole.TASKS and bool(params.get("vector", 1))
     params = {each: value for each, value in params.items() if each != "vector" or task not in cartpole.TASKS}
-    is_ale = gymnasium.spec(task).entry_point == _ALE
+    is_ale = spec.entry_point == _ALE
     options, wrap = atari.gymnasium_options(name, params) if is_ale else (params, None)
-    _check(name, task, options)
+    _check(name, spec, options)
+
+    if as_array:
+        return cartpole.array(name, task, options)
 
     def make(**more: Any) -> Any:
         try:
             with quiet():
-                env = gymnasium.make(task, disable_env_checker=True, **options, **more)
+                env = gymnasium.make(spec, disable_env_checker=True, **options, **more)
                 return wrap(env) if wrap else env
         except RAISED as error:
             raise not_made(name, error) from error
 
-    source = single(name, make)
-    if not as_array:
-        return source
-    return source._replace(rows=lambda num_envs: cartpole.rows(num_envs, task, params))
+    return single(name, make, _creator(spec))
 
 
-def single(name: str, make: Callable[..., Any]) -> Source:
-    """Returns the environment of which ``make()`` makes a copy.
+def single(name: str, make: Callable[..., Any], creator: Any = None, made: Any = None) -> Source:
+    """Returns the environment of which ``make`` makes a copy, by calling ``creator`` (`drawn`).
 
-    If it can draw, its rows are made by ``make(render_mode="rgb_array")``.
+    ``made`` is the first copy, if it has been made already.
     """
-    probe = make()
-    try:
-        draws = "rgb_array" in (metadata(probe).get("render_modes") or ())
-        seen = look(name, probe)
-    finally:
-        probe.close()
+    copies = Copies(name, drawn(make, creator))
+    first = copies.look(plan().pictures, made=made)
+    seen = look(name, first)
 
-    def rows(num_envs: int) -> Rows:
-        more = {"render_mode": "rgb_array"} if draws else {}
-        return serial([make(**more) for _ in range(num_envs)], seen)
+    def rows(num_envs: int, pictures: bool = False) -> Rows:
+        opened: Rows = copies.rows(lambda envs: serial(envs, seen), num_envs, pictures)
+        return opened
 
     return Source(
         **seen.fields(name),
         rows=rows,
-        fps=float(metadata(probe).get("render_fps") or 30),
+        fps=float(metadata(first).get("render_fps") or 30),
+        copies=copies,
     )
 
 
@@ -96,13 +106,33 @@ def latest() -> list[str]:
     return [task for _, task in versions.values()]
 
 
-def _check(name: str, task: str, given: Iterable[str]) -> None:
-    """Raises `ConfigError` for parameters that the environment does not have, if its parameters can be inspected."""
-    spec = gymnasium.spec(task)
+def _plugged(task: str) -> bool:
+    """Imports the packages whose entry points say that they register environments; returns whether ``task`` is one."""
+    for point in importlib.metadata.entry_points(group="gymnasium.envs"):
+        with contextlib.suppress(*RAISED), quiet():
+            register = point.load()
+            if callable(register):
+                register()
+        if task in gymnasium.registry:
+            return True
+    return False
+
+
+def _creator(spec: Any) -> Any:
+    """Returns the class or function that makes a registered environment; None if it cannot be imported."""
     try:
-        creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
-        parameters = inspect.signature(creator).parameters
+        return spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
+    except RAISED:  # the error is raised again when the environment is made
+        return None
+
+
+def _check(name: str, spec: Any, given: Iterable[str]) -> None:
+    """Raises `ConfigError` for parameters that the environment does not have, if its parameters can be inspected."""
+    try:
+        parameters = inspect.signature(_creator(spec)).parameters
     except RAISED:  # the error is raised again when the environment is created
         return
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        check_parameters(name, given, {*parameters, *(("vector",) if task in cartpole.TASKS else ())} - {"render_mode"})
+        check_parameters(
+            name, given, {*parameters, *(("vector",) if spec.id in cartpole.TASKS else ())} - {"render_mode"}
+        )

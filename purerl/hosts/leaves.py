@@ -199,12 +199,18 @@ def legality(env: Any) -> Callable[[Batch], Batch]:
             check(obs)
             return obs
 
+        def play(seeds: np.ndarray, limit: int) -> Leaves:
+            games: Any = batch.play
+            obs: Leaves = games(seeds, limit)
+            check(obs)
+            return obs
+
         def step(action: np.ndarray) -> Turn:
             turn = batch.step(action)
             check(turn.obs)
             return turn
 
-        return batch._replace(reset=reset, step=step)
+        return batch._replace(reset=reset, step=step, play=play if batch.play else None)
 
     return checked
 

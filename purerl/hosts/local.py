@@ -24,15 +24,19 @@ def inline(batch: Batch) -> Stepper:
     chosen: np.ndarray = np.empty(0)
     time = 0
 
-    def reset(seeds: np.ndarray) -> Leaves:
+    def begin(start: Callable[[], Leaves]) -> Leaves:
         nonlocal like, time
         time = 0
         try:
-            obs = batch.reset(seeds)
+            obs = start()
             like = sound_obs(obs, like or obs)
         except InvalidData as error:
             raise HostError(f"the environment returned invalid data in reset: {error}") from None
         return like
+
+    def play(seeds: np.ndarray, limit: int) -> Leaves:
+        games: Any = batch.play
+        return begin(lambda: games(seeds.copy(), limit))
 
     def send(action: np.ndarray) -> None:
         nonlocal chosen
@@ -49,7 +53,8 @@ def inline(batch: Batch) -> Stepper:
         except RAISED as error:
             raise HostError(f"{who(error)} raised {one_line(error)} at step {time}") from error
 
-    return Stepper(reset, send, receive, batch.close)
+    reset = lambda seeds: begin(lambda: batch.reset(seeds))
+    return Stepper(reset, send, receive, batch.close, play if batch.play else None)
 
 
 def threaded(batch: Batch) -> Stepper:

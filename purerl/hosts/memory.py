@@ -52,17 +52,22 @@ def anonymous() -> int:
         return os.dup(file.fileno())
 
 
-def resize(file: int, layout: Layout, sizes: list[int], num_workers: int) -> None:
+def resize(file: int, layout: Layout, sizes: list[int], num_workers: int, games: int = 0) -> None:
     """Gives a file the bytes that `mapped` takes."""
-    os.ftruncate(file, _carve(None, layout, sizes, num_workers)[1])
+    os.ftruncate(file, _carve(None, layout, sizes, num_workers, games)[1])
 
 
-def mapped(file: int, layout: Layout, sizes: list[int], num_workers: int) -> Memory:
-    """Returns the arrays in a file that `resize` made large enough, for groups of ``sizes`` environments."""
-    return _carve(mmap.mmap(file, 0), layout, sizes, num_workers)[0]
+def mapped(file: int, layout: Layout, sizes: list[int], num_workers: int, games: int = 0) -> Memory:
+    """Returns the arrays in a file that `resize` made large enough, for groups of ``sizes`` environments.
+
+    Seeds are ``[B]``, or ``[B, games]``.
+    """
+    return _carve(mmap.mmap(file, 0), layout, sizes, num_workers, games)[0]
 
 
-def _carve(buffer: mmap.mmap | None, layout: Layout, sizes: list[int], num_workers: int) -> tuple[Memory, int]:
+def _carve(
+    buffer: mmap.mmap | None, layout: Layout, sizes: list[int], num_workers: int, games: int
+) -> tuple[Memory, int]:
     """Returns the arrays one after the other, each from a multiple of 64 bytes on, and where the last one ends."""
     end = 0
 
@@ -75,7 +80,8 @@ def _carve(buffer: mmap.mmap | None, layout: Layout, sizes: list[int], num_worke
         return tuple(take((size, *shape), dtype) for shape, dtype in layout.obs)
 
     def group(size: int) -> Shared:
-        seeds, action = take((size,), "i8"), take((size, *layout.action[0]), layout.action[1])
+        seeds = take((size, games) if games else (size,), "i8")
+        action = take((size, *layout.action[0]), layout.action[1])
         reward, terminated, truncated = (take((size, *layout.agents), dtype) for dtype in ("f4", "?", "?"))
         slots = observed(size), observed(size)
         return Shared(seeds, action, reward, terminated, truncated, observed(size), slots)

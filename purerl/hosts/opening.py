@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from purerl.hosts import local, pool, processes
+from purerl.errors import ConfigError
+from purerl.hosts import copies, local, pool, processes
 from purerl.hosts.bundle import HostEnv, Stepper
 
 WORTH_SECONDS = 2e-3
@@ -47,7 +48,8 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
     """Decides how ``num_envs`` environments are stepped.
 
     With ``workers`` "auto" workers step them, one for each core, if a step of all takes `WORTH_SECONDS` in this
-    process. With ``double_buffering`` "auto" workers step two groups, if the environments of an agent can be halved.
+    process. With ``double_buffering`` "auto" workers step two groups, if the environments of an agent can be halved
+    and each worker that the user asks for has a copy in either half.
 
     Args:
         host: The environment.
@@ -58,35 +60,49 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
     Raises:
         ConfigError: If environments cannot be made.
     """
-    workers = 0
+    workers, here = 0, host.here or ("" if host.recipe.name else "it has no name that workers could import")
     if how.workers.isdecimal():
+        if here:
+            raise ConfigError(f"workers = {how.workers!r}: env = {host.name!r}: {here}; or use --workers none")
         workers = min(int(how.workers), num_envs)
-    elif how.workers == "auto" and not host.threaded and num_envs > 1 and (cores := processes.cores()) > 1:
-        workers = min(cores, num_envs) if seconds_of_step(host, num_envs) >= WORTH_SECONDS else 0
-    halves = each % 2 == 0 and workers > 0 if how.double_buffering == "auto" else how.double_buffering == "on"
+    elif how.workers == "auto" and not (host.threaded or here) and num_envs > 1 and (cores := processes.cores()) > 1:
+        with copies.keeping():
+            slow = seconds_of_step(host, num_envs) >= WORTH_SECONDS
+        workers = min(cores, num_envs) if slow else 0
+    if workers and host.copies is not None:
+        host.copies.close_spare()
+    alone = how.workers.isdecimal() and workers > num_envs // 2  # halves would leave workers without a copy
+    halves = how.double_buffering == "on"
+    if how.double_buffering == "auto":
+        halves = each % 2 == 0 and workers > 0 and not alone
     return Decided(workers, 2 if halves else 1)
 
 
 def seconds_of_step(host: HostEnv, num_envs: int) -> float:
-    """Estimates the seconds that a step of ``num_envs`` environments takes in this process, with a few of them."""
+    """Estimates the seconds that a step of ``num_envs`` environments takes in this process.
+
+    Of environments that are stepped one after another a single one is tried, in more steps.
+    """
     from purerl.hosts import moves  # imports Gymnasium
 
-    tried, draws = min(num_envs, 4), np.random.default_rng(0)
+    alone = host.copies is not None and not host.copies.whole
+    tried = 1 if alone else num_envs if host.copies is not None else min(num_envs, 4)
+    times, draws = 4 * TRIED if alone else TRIED, np.random.default_rng(0)
     batch = host.batch(tried)
     try:
         obs, spent = batch.reset(np.arange(tried)), 0.0
-        for count in range(TRIED + 1):
+        for count in range(times + 1):
             before = time.perf_counter()
             obs = batch.step(moves.random(host, draws, obs)).obs
             spent += time.perf_counter() - before if count else 0.0
     finally:
         batch.close()
-    return spent / TRIED * num_envs / tried
+    return spent / times * num_envs / tried
 
 
 @contextlib.contextmanager
 def opened(
-    host: HostEnv, num_envs: int, how: How, who: Decided, warn: Callable[[str], None]
+    host: HostEnv, num_envs: int, how: How, who: Decided, warn: Callable[[str], None], games: tuple[int, int] = (0, 0)
 ) -> Iterator[tuple[Stepper, ...]]:
     """Opens ``num_envs`` environments within the context, and gives a `Stepper` for each group.
 
@@ -96,6 +112,7 @@ def opened(
         how: Timeout and restarts of workers.
         who: How many workers and groups there are.
         warn: ``warn(line)`` is called for each restart of a worker.
+        games: The number of episodes of each environment and their limit, if they are to `Batch.play`.
 
     Raises:
         ConfigError: As `pool.open` does.
@@ -109,6 +126,7 @@ def opened(
             timeout=how.worker_timeout,
             max_restarts=how.worker_restarts,
             warn=warn,
+            games=games,
         ) as workers:
             yield workers.steppers
         return

@@ -4,14 +4,13 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 from purerl.catalogue import check_parameters
-from purerl.errors import ConfigError
 from purerl.hosts.bundle import HostEnv
-from purerl.hosts.rows import Source
+from purerl.hosts.copies import plan
+from purerl.hosts.drawing import MODE, drawn
 from purerl.names import called, imported
 
 
@@ -26,8 +25,12 @@ def is_environment(value: Any) -> bool:
 
 
 def arguments(function: Callable[..., Any], params: dict[str, Any], num_envs: int = 1) -> dict[str, Any]:
-    """Returns the arguments for ``function``: ``params``, and ``num_envs`` if the function has that parameter."""
-    return {**({"num_envs": num_envs} if "num_envs" in parameters(function) else {}), **params}
+    """Returns the arguments for ``function``: ``params``, and ``num_envs`` if the function has that parameter.
+
+    The class of a single environment has it for itself, and does not get it.
+    """
+    takes = "num_envs" in parameters(function) and not (inspect.isclass(function) and _is_kind(function, *_ENV))
+    return {**({"num_envs": num_envs} if takes else {}), **params}
 
 
 def parameters(function: Any) -> tuple[str, ...]:
@@ -38,48 +41,50 @@ def parameters(function: Any) -> tuple[str, ...]:
         return ()
 
 
-def own(name: str, params: dict[str, Any]) -> HostEnv | Source:
-    """Returns the environment that the function ``MODULE:FUNCTION`` makes when it is called with ``params``.
+def own(name: str, params: dict[str, Any]) -> Any:
+    """Returns what the function ``MODULE:FUNCTION`` makes, called with ``params``, as a `HostEnv` or a `Source`.
 
     It returns an environment of Gymnasium, a vector environment of Gymnasium (and has a parameter ``num_envs``), a
     parallel environment of PettingZoo, a `HostEnv`, or a function without parameters, or with ``num_envs``, that
-    returns one of them. If it has a parameter ``render_mode`` it is given "rgb_array".
+    returns one of them. If it has a parameter ``render_mode`` it is given "rgb_array" where pictures are drawn, and
+    None elsewhere. What it returned first becomes the first copy. Anything else that it returns is returned as it is.
     """
     function = imported("env", name)
     signature = inspect.signature(function).parameters
     if not any(each.kind is each.VAR_KEYWORD for each in signature.values()):
         check_parameters(name, params, signature)
 
-    def call(num_envs: int = 1, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
-        value = called("env", name, function, **(arguments(function, params, num_envs) | dict(more)))
+    def call(num_envs: int, **more: Any) -> Any:
+        value = called("env", name, function, **(arguments(function, params, num_envs) | more))
         if isinstance(value, types.FunctionType | functools.partial):
             value = called("env", name, value, **arguments(value, {}, num_envs))
         return value
 
-    environment = call()
-    if isinstance(environment, HostEnv):
-        return environment
-    if not is_environment(environment):
-        raise ConfigError(
-            f"env = {name!r}: returns {type(environment).__name__}, must return a Gymnasium environment,"
-            " a PettingZoo parallel environment or a HostEnv"
-        )
-    environment.close()
+    creator = function if MODE in signature and MODE not in params else None
+
+    def make(num_envs: int, pictures: bool) -> Any:
+        return drawn(functools.partial(call, num_envs), creator)(pictures)
+
+    size, pictures = plan()
+    environment = make(size, pictures)
     if _is(environment, *_VECTOR):
         from purerl.hosts.vectors import vector
 
-        return vector(name, call)
-
-    def make(**more: Any) -> Any:
-        return call(more={each: value for each, value in more.items() if each in signature})
-
+        return vector(name, make, environment)
     if _is(environment, *_AGENTS):
-        from purerl.hosts.pettingzoo import parallel
+        from purerl.hosts.pettingzoo import parallel as one
+    elif _is(environment, *_ENV):
+        from purerl.hosts.gymnasium import single as one
+    else:
+        return environment
+    return one(name, functools.partial(call, 1), creator, environment)
 
-        return parallel(name, make)
-    from purerl.hosts.gymnasium import single
 
-    return single(name, make)
+def no_environment(value: Any) -> str:
+    """Returns what is missing if ``value`` has the methods of an environment but is none; otherwise an empty text."""
+    if hasattr(value, "reset") and hasattr(value, "step"):
+        return f"; the class {type(value).__name__} has reset and step, but does not inherit from gymnasium.Env"
+    return ""
 
 
 _ENV, _VECTOR, _AGENTS = (
@@ -92,3 +97,8 @@ _ENV, _VECTOR, _AGENTS = (
 def _is(value: Any, module: str, kind: str) -> bool:
     """Returns whether ``value`` is of a class of a module that has been imported already."""
     return module in sys.modules and isinstance(value, getattr(sys.modules[module], kind))
+
+
+def _is_kind(value: type, module: str, kind: str) -> bool:
+    """Returns whether a class is one of a module that has been imported already."""
+    return module in sys.modules and issubclass(value, getattr(sys.modules[module], kind))

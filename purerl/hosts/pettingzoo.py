@@ -11,6 +11,8 @@ import numpy as np
 from purerl.errors import RAISED, ConfigError
 from purerl.hosts import leaves
 from purerl.hosts.bundle import Leaves
+from purerl.hosts.copies import Copies, plan
+from purerl.hosts.drawing import drawn
 from purerl.hosts.leaves import MASK
 from purerl.hosts.libraries import not_made, opened, quiet
 from purerl.hosts.rows import Ends, Rows, Source, Which
@@ -39,7 +41,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
         except RAISED as error:
             raise not_made(name, error) from error
 
-    return parallel(name, make)
+    return parallel(name, make, getattr(opened(known[task]), "parallel_env", None))
 
 
 def tasks() -> dict[str, str]:
@@ -56,8 +58,10 @@ def tasks() -> dict[str, str]:
     return modules
 
 
-def parallel(name: str, make: Callable[..., Any]) -> Source:
-    """Returns the environment of which ``make()`` makes a copy. Its agents are its ``possible_agents``, in their order.
+def parallel(name: str, make: Callable[..., Any], creator: Any = None, made: Any = None) -> Source:
+    """Returns the environment of which ``make`` makes a copy, by calling ``creator`` (`drawn`).
+
+    Its agents are its ``possible_agents``, in their order. ``made`` is the first copy, if it has been made already.
 
     An agent that leaves before the others keeps its last observation, has reward 0, and its actions are ignored. The
     episode ends for all agents at once when none is left: terminated if every agent terminated, otherwise truncated.
@@ -65,33 +69,31 @@ def parallel(name: str, make: Callable[..., Any]) -> Source:
     Raises:
         ConfigError: If agents have different spaces.
     """
-    probe = make()
-    try:
-        agents = list(probe.possible_agents)
-        first = agents[0]
-        space, action_space = probe.observation_space(first), probe.action_space(first)
-        for other in agents[1:]:
-            if probe.observation_space(other) != space or probe.action_space(other) != action_space:
-                raise ConfigError(
-                    f"env = {name!r}: {first} and {other} have different spaces, must have the same; pad them with"
-                    " supersuit's pad_observations_v0 and pad_action_space_v0"
-                )
-        info = probe.reset(seed=0)[1]
-        draws = "rgb_array" in ((probe.metadata or {}).get("render_modes") or ())
-    finally:
-        probe.close()
-    masked = MASK in info.get(first, {})
+    copies = Copies(name, drawn(make, creator))
+    looked = copies.look(plan().pictures, made=made)
+    agents = list(looked.possible_agents)
+    first = agents[0]
+    space, action_space = looked.observation_space(first), looked.action_space(first)
+    for other in agents[1:]:
+        if looked.observation_space(other) != space or looked.action_space(other) != action_space:
+            raise ConfigError(
+                f"env = {name!r}: {first} and {other} have different spaces, must have the same; pad them with"
+                " supersuit's pad_observations_v0 and pad_action_space_v0"
+            )
+    masked = MASK in looked.reset(seed=0)[1].get(first, {})
     space = observed(space, action_space, masked)
 
-    def rows(num_envs: int) -> Rows:
-        more = {"render_mode": "rgb_array"} if draws else {}
-        return _rows([make(**more) for _ in range(num_envs)], agents, space, action_space, masked)
+    def rows(num_envs: int, pictures: bool = False) -> Rows:
+        build = lambda envs: _rows(envs, agents, space, action_space, masked)
+        opened: Rows = copies.rows(build, num_envs, pictures)
+        return opened
 
     return Source(
         **leaves.fields(name, space, action_space),
         rows=rows,
         num_agents=len(agents),
-        fps=float((probe.metadata or {}).get("render_fps") or 30),
+        fps=float((looked.metadata or {}).get("render_fps") or 30),
+        copies=copies,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from purerl.errors import ConfigError, HostError, printable
-from purerl.hosts import memory, processes
+from purerl.hosts import copies, memory, processes
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
 from purerl.hosts.processes import Fault, Process
 from purerl.hosts.worker import ENDED, MAP, REFUSED, command
@@ -39,6 +39,7 @@ def open(
     timeout: float = 60.0,
     max_restarts: int = 10,
     warn: Callable[[str], None] = to_stderr,
+    games: tuple[int, int] = (0, 0),
 ) -> "Pool":
     """Starts the workers that step ``num_envs`` environments in ``groups``, and waits until they are ready.
 
@@ -52,6 +53,7 @@ def open(
         timeout: Seconds that a worker may take for a step or a reset of its share of a group.
         max_restarts: Number of restarts of workers in total.
         warn: ``warn(line)`` is called for each restart of a worker.
+        games: The number of episodes of each environment and their limit, if they are to `Batch.play`.
 
     Raises:
         ConfigError: If a worker cannot make its environments, or there are too many or too few groups.
@@ -60,7 +62,7 @@ def open(
     if not 1 <= groups <= most:
         raise ConfigError(f"groups = {groups}: must be in [1, {most}], for {num_envs} environments")
     sizes = spread(num_envs, groups)
-    return Pool(recipe, sizes, max(1, min(num_workers, *sizes)), timeout, max_restarts, warn)
+    return Pool(recipe, sizes, max(1, min(num_workers, *sizes)), timeout, max_restarts, warn, games)
 
 
 def spread(total: int, parts: int) -> list[int]:
@@ -85,9 +87,10 @@ class Pool:
         timeout: float,
         max_restarts: int,
         warn: Callable[[str], None],
+        games: tuple[int, int],
     ):
         self.restarts = 0
-        self._recipe, self._sizes = recipe, sizes
+        self._recipe, self._sizes, self._games = recipe, sizes, games
         self._timeout, self._max_restarts, self._warn = timeout, max_restarts, warn
         self._firsts = np.cumsum([0, *sizes]).tolist()  # index of the first environment of each group
         ends = [np.cumsum([0, *spread(size, num_workers)]).tolist() for size in sizes]
@@ -99,14 +102,15 @@ class Pool:
         self._workers: list[Process] = []
         self._layout: list[Any] = []
         self._file = memory.anonymous()
+        copies.workers.add(self)
         try:
             for w in range(num_workers):
                 self._workers.append(self._start(w))
             for worker in self._workers:
                 self._ready(worker)
             layout = memory.Layout(*self._layout)
-            memory.resize(self._file, layout, sizes, num_workers)
-            self._memory = memory.mapped(self._file, layout, sizes, num_workers)
+            memory.resize(self._file, layout, sizes, num_workers, games[0])
+            self._memory = memory.mapped(self._file, layout, sizes, num_workers, games[0])
             for worker in self._workers:
                 processes.send(worker, MAP)
         except Fault as fault:
@@ -126,9 +130,10 @@ class Pool:
         self.close()
 
     def close(self) -> None:
-        """Ends the workers, by force those that take more than a second, and frees the memory."""
+        """Ends the workers, by force those that take too long to close their environments, and frees the memory."""
         workers, self._workers = self._workers, []
-        processes.end(workers)
+        processes.end(workers, self._warn)
+        copies.workers.discard(self)
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -139,12 +144,13 @@ class Pool:
             lambda action: self._send(group, action),
             lambda: self._receive(group),
             self.close,
+            (lambda seeds, limit: self._reset(group, seeds)) if self._games[0] else None,
         )
 
     def _reset(self, group: int, seeds: np.ndarray) -> Leaves:
         first = all(known is None for known in self._seeds)
         self._memory.groups[group].seeds[:] = seeds
-        self._seeds[group] = np.array(seeds, np.int64)
+        self._seeds[group] = seeds if self._games[0] else np.array(seeds, np.int64)
         self._order(group, begins=True)
         for w in range(len(self._workers)):
             try:
@@ -182,7 +188,7 @@ class Pool:
             reward[those], terminated[those], truncated[those] = 0.0, False, True
         next_obs = obs
         if ended or rows:
-            last = (terminated | truncated).reshape(len(reward), -1).any(axis=1)
+            last = (terminated | truncated).reshape(len(reward), -1).any(axis=1) | bool(self._games[0])
             next_obs = tuple(x.copy() for x in obs)
             for x, y, old in zip(next_obs, shared.next_obs, before, strict=True):
                 x[last] = y[last]
@@ -211,6 +217,7 @@ class Pool:
     def _start(self, w: int) -> Process:
         rows = [[group.start, group.stop] for group in self._rows[w]]
         share = {"worker": w, "workers": len(self._rows), **self._recipe._asdict(), "sizes": self._sizes, "rows": rows}
+        share["games"] = list(self._games)
         share["first"] = [first + start for first, (start, _) in zip(self._firsts, rows, strict=False)]
         return processes.start(share, self._file, len(rows))
 
@@ -246,9 +253,11 @@ class Pool:
     def _begin(self, w: int, group: int, seeds: np.ndarray) -> None:
         """Begins episodes in a restarted worker, from seeds made of those that they began with before."""
         rows = self._rows[w][group]
-        self._memory.groups[group].seeds[rows] = [
-            np.random.SeedSequence([seed, self.restarts]).generate_state(1)[0] >> 1 for seed in seeds[rows].tolist()
+        again = [
+            seed if seed < 0 else np.random.SeedSequence([seed, self.restarts]).generate_state(1)[0] >> 1
+            for seed in seeds[rows].ravel().tolist()
         ]
+        self._memory.groups[group].seeds[rows] = np.reshape(again, seeds[rows].shape)
         self._sent[group] = time.monotonic()
         processes.send(self._workers[w], command(group, self._slot[group] ^ 1, True))
         self._answer(w, group)

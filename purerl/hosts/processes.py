@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from typing import Any, NamedTuple
 
-from purerl.hosts.worker import DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, Share
+from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, Share
 
 GRACE = 1.0
 """Seconds that a worker is given to end by itself, or to report where it is."""
+CLOSE_SECONDS = 10.0
+"""Seconds that a worker may take to close its environments."""
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Environment variables of workers unless they are set: workers share the cores as processes, not as threads."""
 
@@ -136,15 +138,31 @@ def kill(process: Process) -> None:
         file.close()
 
 
-def end(workers: Sequence[Process]) -> None:
-    """Lets workers close their environments, and kills those that have not ended after `GRACE` seconds."""
-    until = time.monotonic() + GRACE
+def end(workers: Sequence[Process], warn: Callable[[str], None]) -> None:
+    """Lets workers close their environments, and kills those that have not ended.
+
+    A worker has `GRACE` seconds to begin with that, and `CLOSE_SECONDS` to end. ``warn(line)`` tells of those that do
+    not.
+    """
+    begun, closing = time.monotonic(), set()
     for process in workers:
         process.inbox.close()
-    for process in workers:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.popen.wait(max(until - time.monotonic(), 0.0))
+    for number, process in enumerate(workers):
+        while process.popen.poll() is None and process.life.fileno() >= 0:
+            if CLOSING in _unread(process):
+                closing.add(number)
+            if time.monotonic() - begun > (CLOSE_SECONDS if number in closing else GRACE):
+                if number in closing:
+                    warn(f"worker {number} has not closed its environments within {CLOSE_SECONDS:g} s; it is ended")
+                break
+            time.sleep(0.002)
         kill(process)
+
+
+def _unread(process: Process) -> bytes:
+    """Returns what a worker wrote to its first pipe and nobody has read."""
+    reply = process.replies[0]
+    return os.read(reply.fileno(), 2**16) if process.polls[0].poll(0) else b""
 
 
 def kill_session(pid: int) -> None:
@@ -175,7 +193,7 @@ def _hang(process: Process, limit: float) -> Fault:
 def _last_words(process: Process) -> tuple[bytes, str] | None:
     """Returns the line that a worker which has ended wrote to any of its pipes, and its first byte."""
     for poll, reply in zip(process.polls, process.replies, strict=True):
-        words = os.read(reply.fileno(), 2**16).lstrip(DONE + ENDED) if poll.poll(0) else b""
+        words = os.read(reply.fileno(), 2**16).lstrip(DONE + ENDED + CLOSING) if poll.poll(0) else b""
         if words:
             return words[:1], json.loads(words[1:])
     return None

@@ -56,17 +56,20 @@ def sticky_actions(rows: Rows, probability: float) -> Rows:
     Source: Machado et al. 2018, "Sticky actions". The first action of an episode is always executed. Each row draws
     from its own seed, and within `action_repeat` for each execution.
     """
-    generators: list[np.random.Generator] = []
+    generators: dict[int, np.random.Generator] = {}
     draws, drawn = np.empty((_DRAWS, rows.size)), np.zeros(rows.size, np.int64)
     begun, executed = np.zeros(rows.size, bool), np.empty(0)
-    every = np.arange(rows.size)
+    every, given = np.arange(rows.size), np.full(rows.size, -1)
 
     def seed(seeds: np.ndarray) -> None:
-        generators[:] = [np.random.default_rng((_SALT, each)) for each in seeds.tolist()]
-        drawn[:] = _DRAWS
+        given[:] = seeds
 
     def begin(which: Which) -> Leaves:
-        begun[every if which is None else which] = False
+        at = every if which is None else which
+        for i in at[given[at] >= 0]:
+            generators[i] = np.random.default_rng((_SALT, int(given[i])))
+            drawn[i], given[i] = _DRAWS, -1
+        begun[at] = False
         return rows.begin(which)
 
     def step(action: np.ndarray, which: Which) -> Ends:

@@ -10,14 +10,15 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from purerl.errors import ConfigError
 from purerl.hosts import leaves, protocol
 from purerl.hosts.bundle import Leaves
+from purerl.hosts.copies import Copies, plan
 from purerl.hosts.leaves import MASK
 from purerl.hosts.rows import Ends, Rows, Source, Which, merged
 from purerl.hosts.singles import Seen, mask_of, metadata, numbers, observed, picture, remarks
 from purerl.hosts.sound import InvalidData
 
 
-def vector(name: str, make: Callable[[int], Any]) -> Source:
-    """Returns the environment of which ``make(num_envs)`` makes vectors.
+def vector(name: str, make: Callable[[int, bool], Any], made: Any = None) -> Source:
+    """Returns the environment of which ``make(num_envs, pictures)`` makes vectors; ``made`` is the first, if there is.
 
     Their ``metadata["autoreset_mode"]`` is SAME_STEP or DISABLED. A `SyncVectorEnv` of another mode is set to DISABLED.
 
@@ -26,8 +27,7 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
             beginning.
     """
 
-    def made(num_envs: int) -> tuple[VectorEnv, AutoresetMode]:
-        env = make(num_envs)
+    def checked(env: VectorEnv, num_envs: int) -> AutoresetMode:
         if env.num_envs != num_envs:
             raise ConfigError(
                 f"env = {name!r}: returns a vector environment of {env.num_envs}, but {num_envs} are needed; give"
@@ -37,23 +37,24 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
             env.unwrapped.envs = [protocol.read(each) for each in env.unwrapped.envs]
         if type(env) is SyncVectorEnv:
             env.autoreset_mode = AutoresetMode.DISABLED
-            return env, AutoresetMode.DISABLED
+            return AutoresetMode.DISABLED
         mode = metadata(env).get("autoreset_mode")
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
             raise ConfigError(
                 f"env = {name!r}: its vector environment resets in a separate step ({mode}); create it with"
                 " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP, or return a single environment"
             )
-        return env, mode
+        return mode
 
-    env, mode = made(1)
-    try:
-        seen = _look(name, env, mode)
-    finally:
-        env.close()
+    copies = Copies(name, make, whole=True)
+    size, pictures = plan()
+    env = copies.look(size, pictures, made=made)
+    seen = _look(name, env, checked(env, size))
 
-    def rows(num_envs: int) -> Rows:
-        return _rows(*made(num_envs), seen)
+    def rows(num_envs: int, pictures: bool = False) -> Rows:
+        build = lambda envs: _rows(envs[0], checked(envs[0], num_envs), seen)
+        opened: Rows = copies.rows(build, 1, num_envs, pictures)
+        return opened
 
     return Source(
         **seen.fields(name),
@@ -61,6 +62,8 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
         threaded=isinstance(env.unwrapped, AsyncVectorEnv),
         fps=float(metadata(env).get("render_fps") or 30),
         apart=False,
+        paced=False,
+        copies=copies,
     )
 
 

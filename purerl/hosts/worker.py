@@ -16,8 +16,8 @@ import threading
 import time
 from typing import Any, NamedTuple, NoReturn
 
-DONE, ENDED = b"d", b"e"
-"""Answers: done, and done with episodes that ended."""
+DONE, ENDED, CLOSING = b"d", b"e", b"l"
+"""Answers: done, done with episodes that ended, and that the environments are being closed."""
 READY, REFUSED, RAISED, INVALID, HUNG = b"r", b"c", b"f", b"n", b"h"
 """First bytes of answers that are a line of JSON: the layout, once; and why the worker ends."""
 MAP = b"m"
@@ -30,7 +30,9 @@ class Share(NamedTuple):
     """The input of a worker, as JSON.
 
     It has its number and the number of all workers, the environment, the sizes of all groups, the rows ``[start,
-    stop]`` of each group that are its own, the number of its first environment in each, and file descriptors.
+    stop]`` of each group that are its own, the number of its first environment in each, ``games``, and file
+    descriptors. ``games`` are the number of episodes that each environment plays and their limit (`Batch.play`); zeros:
+    it plays without end.
     """
 
     worker: int
@@ -40,6 +42,7 @@ class Share(NamedTuple):
     sizes: list[int]
     rows: list[list[int]]
     first: list[int]
+    games: list[int]
     memory: int
     inbox: int
     life: int
@@ -71,7 +74,7 @@ def main() -> None:
 def _serve(share: Share) -> None:
     # slow imports, so after `end_with`
     from purerl.errors import ConfigError, one_line, own_code
-    from purerl.hosts import memory
+    from purerl.hosts import copies, memory
     from purerl.hosts.making import make
 
     try:
@@ -85,11 +88,13 @@ def _serve(share: Share) -> None:
         _end(share.replies[0], RAISED, one_line(error))
     os.write(share.replies[0], READY + json.dumps(layout).encode() + b"\n")
     if os.read(share.inbox, 1) == MAP:
-        shared = memory.mapped(share.memory, layout, share.sizes, share.workers)
+        shared = memory.mapped(share.memory, layout, share.sizes, share.workers, share.games[0])
         _step(share, batches, shared)
+    os.write(share.replies[0], CLOSING)
     for batch in batches:
-        with contextlib.suppress(Exception):  # errors while closing are ignored
+        with contextlib.suppress(Exception):  # of a user's own `HostEnv`
             batch.close()
+    copies.close_all()
 
 
 def _layout(env: Any) -> Any:
@@ -122,13 +127,14 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
         time_of[number] = 0 if begins else time_of[number] + 1
         try:
             if begins:
-                obs = sound_obs(batch.reset(own.seeds.copy()), own.obs[slot], first)
+                seeds, (count, limit) = own.seeds.copy(), share.games
+                obs = sound_obs(batch.play(seeds, limit) if count else batch.reset(seeds), own.obs[slot], first)
             else:
                 turn = sound_turn(batch.step(own.action.copy()), own.reward.shape, own.obs[slot], first)
                 obs, last = turn.obs, turn.last
                 own.reward[:], own.terminated[:], own.truncated[:] = turn.reward, turn.terminated, turn.truncated
-                if np.count_nonzero(last):
-                    answer, which = ENDED, last.reshape(len(last), -1).any(axis=1)
+                if share.games[0] or np.count_nonzero(last):  # a limit ends an episode without a flag
+                    answer, which = ENDED, last.reshape(len(last), -1).any(axis=1) | bool(share.games[0])
                     for x, y in zip(own.next_obs, turn.next_obs, strict=True):
                         x[which] = y[which]
             for x, y in zip(own.obs[slot], obs, strict=True):
@@ -152,6 +158,11 @@ def _rows(x: Any, rows: slice) -> Any:
 
 
 def _end(reply: int, kind: bytes, text: str) -> NoReturn:
+    """Tells why the worker ends, and ends it. Unless it hangs it closes its environments first."""
+    if kind != HUNG:
+        from purerl.hosts import copies
+
+        copies.close_all()
     with contextlib.suppress(BrokenPipeError):
         os.write(reply, kind + json.dumps(text).encode() + b"\n")
     os._exit(1)

@@ -46,30 +46,30 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int 
     segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)), compiler_options=how)
     state = jax.jit(begin, compiler_options=how)(), jnp.zeros(num_episodes * env.num_agents, bool)
 
-    def segments() -> Iterator[tuple[Dataset, np.ndarray]]:
+    def segments() -> Iterator[tuple[Dataset, np.ndarray, np.ndarray]]:
         nonlocal state
         for first in range(0, max_steps, SEGMENT):
             state, played = segment(state, jnp.int32(first))
-            yield jax.device_get(played)
+            yield *jax.device_get(played), np.arange(num_episodes * env.num_agents)
             if np.all(state[1]):
                 return
 
     return joined(segments())
 
 
-def joined(segments: Iterable[tuple[Dataset, np.ndarray]]) -> Dataset:
+def joined(segments: Iterable[tuple[Dataset, np.ndarray, np.ndarray]]) -> Dataset:
     """Joins the episodes of rows ``[B]``, one after another, from segments ``[T, B]`` of their play.
 
-    Each segment comes with a mask, bool ``[T, B]``, of the steps that belong to an episode. In a segment ``final_obs``
-    is the true next observation of every step.
+    Each segment comes with a mask, bool ``[T, B]``, of the steps that belong to an episode, and the number ``[B]`` of
+    the episode of each row. In a segment ``final_obs`` is the true next observation of every step.
     """
     steps, rows, final, final_rows = [], [], [], []
-    for made, live in segments:
+    for made, live, number in segments:
         over = live & made.last
         steps.append(_where(made._replace(final_obs=()), live))
-        rows.append(np.nonzero(live)[1])
+        rows.append(number[np.nonzero(live)[1]])
         final.append(_where(made.final_obs, over))
-        final_rows.append(np.nonzero(over)[1])
+        final_rows.append(number[np.nonzero(over)[1]])
     return _in_order(steps, rows)._replace(final_obs=_in_order(final, final_rows))
 
 
@@ -79,7 +79,7 @@ def _where(tree: PyTree, chosen: np.ndarray) -> PyTree:
 
 
 def _in_order(parts: list[Any], rows: list[np.ndarray]) -> Any:
-    """Joins the elements selected from each segment, row after row."""
+    """Joins the elements selected from each segment, episode after episode."""
     order = np.argsort(np.concatenate(rows), kind="stable")
     join = functools.partial(jax.tree.map, lambda *x: np.concatenate(x)[order])
     return join(*parts)

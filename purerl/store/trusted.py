@@ -88,7 +88,7 @@ def digest(name: str) -> str:
 
     The packages are run with the module. Empty if the sources that Python would import cannot be determined.
     """
-    sources = _sources(name.partition(":")[0])
+    sources = _sources(name.removeprefix("gymnasium/").partition(":")[0])
     try:
         parts = [hashlib.sha256(regular_files.read(path, MOST_BYTES)).digest() for path in sources]
     except ConfigError:
@@ -101,8 +101,9 @@ def _sources(module: str) -> list[Path]:
 
     Empty if they are not all plain source that lies where `sys.path` leads.
     """
-    here = [os.getcwd()] if os.getcwd() not in sys.path and "" not in sys.path else []
-    folders = [Path(folder or os.getcwd()) for folder in [*sys.path, *here]]
+    if module.endswith(".py"):
+        return [Path(module).resolve()] if Path(module).is_file() else []
+    folders = [Path(folder or os.getcwd()) for folder in ["", *sys.path]]
     names, sources = module.split("."), []
     if names[0] in sys.builtin_module_names or not all(name.isidentifier() for name in names):
         return []

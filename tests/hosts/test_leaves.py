@@ -54,8 +54,8 @@ def test_observations_are_leaves_in_the_order_of_jax():
     batch = env.batch(2)
     first = batch.reset(np.arange(2))
     turn = batch.step(np.zeros(2, int))
-    for result, at in ((first, 0), (turn.next_obs, 1)):
-        for row, copy in enumerate(copies[1:]):
+    for result, at in ((first, -2), (turn.next_obs, -1)):
+        for row, copy in enumerate(copies):
             for leaf, target in zip(result, expected(copy.shown[at]), strict=True):
                 assert leaf.dtype == target.dtype
                 np.testing.assert_array_equal(leaf[row], target)
@@ -106,7 +106,7 @@ def test_actions_are_one_leaf_and_back(space, sizes, action, given):
     batch = env.batch(2)
     batch.reset(np.arange(2))
     batch.step(np.stack([np.zeros_like(action), action]).astype(np.int32))
-    jax.tree.map(np.testing.assert_array_equal, copies[2].given[0], given)
+    jax.tree.map(np.testing.assert_array_equal, copies[1].given[0], given)
 
 
 def test_boxes_of_float64_are_given_float64():
@@ -114,7 +114,7 @@ def test_boxes_of_float64_are_given_float64():
     batch = env.batch(1)
     batch.reset(np.arange(1))
     batch.step(np.full((1, 2), 0.5, np.float32))
-    assert copies[1].given[0].dtype == np.float64 and env.action_space.dtype == np.float32
+    assert copies[0].given[0].dtype == np.float64 and env.action_space.dtype == np.float32
 
 
 def test_actions_outside_of_a_box_are_clipped_to_it():
@@ -124,7 +124,7 @@ def test_actions_outside_of_a_box_are_clipped_to_it():
     batch.reset(np.arange(1))
     for action, given in ([9, -9], [0.3, -9]), ([-9, 9], [-0.1, 2]):
         batch.step(np.array([action], np.float32))
-        np.testing.assert_array_equal(copies[1].given[-1], given)
+        np.testing.assert_array_equal(copies[0].given[-1], given)
 
 
 def test_masks_in_info_are_seen_beside_the_observation():
@@ -156,9 +156,9 @@ def test_steps_are_timed_with_legal_actions():
     space = spaces.Dict({"a": deep, "action_mask": spaces.MultiBinary(5)})
     env, copies = environment(space, spaces.MultiDiscrete([2, 3]), kind=Legal)
     assert opening.seconds_of_step(env, 1) > 0
-    shown = [each["action_mask"] for i, each in enumerate(copies[1].shown[:-1]) if i != 4]  # the end of an episode
-    assert len(copies[1].given) == len(shown)
-    for given, mask in zip(copies[1].given, shown, strict=True):
+    shown = [each["action_mask"] for i, each in enumerate(copies[0].shown[1:-1]) if i % 5 != 4]  # the ends
+    assert len(copies[0].given) == len(shown)
+    for given, mask in zip(copies[0].given, shown, strict=True):
         for number, part in zip(given, (mask[:2], mask[2:]), strict=True):
             assert part[number]
 

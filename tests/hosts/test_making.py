@@ -73,12 +73,13 @@ def test_a_host_env_of_ones_own_is_taken_as_it_is():
 
 def test_frames_are_those_of_the_library():
     env = making.make("hosted:script", {})
-    batch = env.batch(2)
+    assert env.batch(1).frame is None
+    batch = env.pictured(2)
     batch.reset(np.arange(2))
     batch.step(np.zeros(2, int))
     assert env.fps == 7
     assert batch.frame(1).shape == (4, 6, 3) and (batch.frame(1) == 1).all()
-    assert making.make("hosted:thunk", {}).batch(1).frame is None
+    assert making.make("hosted:thunk", {}).pictured(1).frame is None
 
 
 @pytest.mark.parametrize("family", ["gymnasium/CartPole-v1", "hosted:script"])

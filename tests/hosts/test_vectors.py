@@ -27,7 +27,7 @@ def test_masks_of_vectors_are_seen(mode):
     space = hosted.spaces.Dict({"x": hosted.spaces.Box(0, 1, (2,)), "n": hosted.spaces.Discrete(3)})
     copies = []
 
-    def make(num_envs):
+    def make(num_envs, pictures):
         made = [hosted.Nested(space, hosted.spaces.Discrete(3), masked=True) for _ in range(num_envs)]
         copies[:] = made
         return hosted.SyncVectorEnv([lambda env=env: env for env in made], autoreset_mode=mode)
@@ -50,7 +50,7 @@ def test_masks_of_vectors_are_seen(mode):
 def test_the_array_of_cartpoles_moves_as_gymnasiums_own_bit_for_bit(sutton_barto_reward):
     """Gymnasium's vector, from the same states, up to each row's first end."""
     size, params = 16, {"sutton_barto_reward": sutton_barto_reward, "max_episode_steps": 30}
-    rows, theirs = cartpole.rows(size, "CartPole-v1", params), CartPoleVectorEnv(size, **params)
+    rows, theirs = cartpole.rows(CartPoleVectorEnv(size, **params), "CartPole-v1"), CartPoleVectorEnv(size, **params)
     rows.seed(np.arange(size))
     (first,) = rows.begin(None)
     theirs.reset()

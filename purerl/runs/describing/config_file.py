@@ -27,6 +27,7 @@ COMMANDS = ("train", "sweep", "evolve")
 RECORDED = (
     "eval_episodes",
     "eval_every",
+    "eval_envs",
     "log",
     "diagnostics",
     "agents_at_once",

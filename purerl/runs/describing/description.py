@@ -15,6 +15,7 @@ from purerl import config as cfg
 from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError, own_code
+from purerl.hosts import copies
 from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
@@ -182,7 +183,8 @@ def describe(
     if getattr(options, "diagnostics", False):
         algorithm = algorithm.wrapped(looking)
     try:
-        env = checked(options.env, env_params, env_part(swept))
+        with copies.planned(getattr(config, "num_envs", 1) * count * options.num_seeds):
+            env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
     of_config = lambda config: algorithm.problems(config, env)

@@ -7,7 +7,7 @@ from purerl.hosts import opening
 from purerl.hosts.opening import How
 from purerl.types import Env
 
-OPTIONS = (*How._fields, "ahead")
+OPTIONS = (*How._fields, "ahead", "eval_envs")
 """The options that have no effect on other environments."""
 
 

@@ -152,6 +152,9 @@ class TrainOptions(Devices, Described, MachineOptions):
     eval_every: cfg.NonNegativeCount = 0
     """Environment steps of an agent between evaluations during training, rounded up to whole iterations. Results go to
     RUN/evaluations.jsonl and do not affect training, except through stop_at. 0: none."""
+    eval_envs: cfg.NonNegativeCount = 0
+    """Largest number of copies of a host environment that an agent is evaluated in; they share its eval_episodes. 0: as
+    many as it is trained in."""
     stop_at: float | None = None
     """Mean return at which an agent stops learning; the run ends when all agents have stopped. The mean is over
     stop_episodes training episodes or, with eval_every, over each evaluation. None: no early stop."""
@@ -328,6 +331,9 @@ class EvalOptions(Printed, Trust, Episodes, MachineOptions):
     episodes: cfg.Count = 100
     """Number of episodes for each agent, which takes its most likely action at every step. With the run's eval_episodes
     and seed 0 they equal the final evaluation of the training."""
+    eval_envs: cfg.NonNegativeCount = 0
+    """Largest number of copies of a host environment that an agent is evaluated in; they share its episodes. 0: as many
+    as it was trained in."""
     against: str = ""
     """Opponent in an environment with several agents: another run directory, whose agent of the same number plays, or
     random. Seats rotate between episodes. Empty: each policy plays against itself."""
@@ -348,6 +354,9 @@ class RecordOptions(Printed, Trust, Overwrite, Agent, Episodes, EnvParams, Machi
     """File to write: every step of all episodes, and a description of them."""
     episodes: cfg.Count = 20
     """Number of episodes. With several agents, this many for each."""
+    eval_envs: cfg.NonNegativeCount = 0
+    """Largest number of copies of a host environment that the episodes are played in. 0: as many as the run was trained
+    in, or 8 for a policy that is not of a run."""
     env: str = ""
     """Environment to play in; needed unless a run is recorded, which uses its own."""
 

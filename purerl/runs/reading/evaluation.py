@@ -1,5 +1,6 @@
 """Policies that are read back from a run directory, and played."""
 
+import contextlib
 import reprlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from purerl.population.layouts import spread
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.reading import host_evaluation, sweeps
+from purerl.runs.reading.host_evaluation import Venue
 from purerl.store import policies
 from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer
 
@@ -178,7 +180,14 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
 
 
 def evaluate_run(
-    directory: Path, episodes: int, max_steps: int, seed: int, *, against: str = "", trust: Trust = False
+    directory: Path,
+    episodes: int,
+    max_steps: int,
+    seed: int,
+    *,
+    against: str = "",
+    trust: Trust = False,
+    eval_envs: int = 0,
 ) -> dict[str, Any]:
     """Plays the policies of a run directory, which is only read, and returns each member's results.
 
@@ -189,17 +198,18 @@ def evaluate_run(
         seed: The episodes follow from it and the members' keys.
         against: The players of the other agents (`rivals`); empty: the policies play all agents.
         trust: As for `load`.
+        eval_envs: The largest number of host environments that a member plays in (0: as many as it was trained in).
 
     Returns:
-        The results of `play` and what identifies the run, which can be written as JSON.
+        The results of `Plays` and what identifies the run, which can be written as JSON.
 
     Raises:
         ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`).
     """
     run = load(directory, trust=trust)
     others = rivals(run, against, trust=trust) if against else None
-    with own_code(run.saved["algo"]):
-        played = play(run.setup, run.policy, episodes, max_steps, seed=seed, others=others)
+    with own_code(run.saved["algo"]), contextlib.closing(Venue(eval_envs or run.setup.config.num_envs)) as venue:
+        played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed)
     return {
         "run": str(directory),
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
@@ -207,33 +217,6 @@ def evaluate_run(
         "episodes": episodes,
         **played,
     }
-
-
-def play(
-    setup: Setup,
-    policy: PyTree,
-    episodes: int,
-    max_steps: int,
-    *,
-    seed: int = 0,
-    batch_size: int | None = None,
-    others: Rivals | None = None,
-) -> dict[str, Any]:
-    """Plays episodes with each member's policy, in the member's own environment.
-
-    Args:
-        setup: The setup of the run.
-        policy: The policies ``[P]``.
-        episodes: The number of episodes of each member.
-        max_steps: The number of steps after which an episode is cut off.
-        seed: The episodes follow from it and the members' keys.
-        batch_size: As for `prepare`.
-        others: As for `prepare`.
-
-    Returns:
-        The results; lists have an entry for each member.
-    """
-    return prepare(setup, episodes, max_steps, batch_size=batch_size, others=others)(policy, seed=seed)
 
 
 class Plays(Protocol):
@@ -248,7 +231,13 @@ class Plays(Protocol):
 
 
 def prepare(
-    setup: Setup, episodes: int, max_steps: int, *, batch_size: int | None = None, others: Rivals | None = None
+    setup: Setup,
+    episodes: int,
+    max_steps: int,
+    *,
+    batch_size: int | None = None,
+    others: Rivals | None = None,
+    venue: Venue | None = None,
 ) -> Plays:
     """Makes a function that plays episodes with members' policies, each in its member's own environment.
 
@@ -262,6 +251,7 @@ def prepare(
         batch_size: The number of members that play at once, on the devices of this process alone; None: all.
         others: The players of the other agents. With them the results also hold the fractions of the episodes whose
             return was above, at and below 0. None: the policies play all agents.
+        venue: The host environments, which stay open; None: as many as train a member, closed after each call.
 
     Returns:
         The function. Lists in the results that it returns have an entry for each member.
@@ -283,15 +273,20 @@ def prepare(
         env, mine = setup.make_env(given.get("env_params")), player(setup.make_learner(**given), policy)
         if others is None:
             return env, mine, np.arange(episodes * env.num_agents)
-        return env, *seated(mine, others.player(env, theirs), episodes, env.num_agents)
+        rival = others.player(env, theirs)
+        games = places.size(episodes, env.num_agents)
+        return env, seated(mine, rival, games, env.num_agents)[0], seated(mine, rival, episodes, env.num_agents)[1]
 
+    places = venue or Venue(setup.config.num_envs)
     hosted = host_evaluation.Playing(lambda mine: seats(*mine)[:2], host_evaluation.ends)
 
     def on_host(everyone: Any) -> Evaluation:
         given, keys, policy, theirs = everyone
         mine = given, policy, theirs
-        results = host_evaluation.evaluate(hosted, keys, mine, episodes, max_steps)
-        rows = seats(*trees.take(mine, 0))[2]
+        env, _, rows = seats(*trees.take(mine, 0))
+        each = places.size(episodes, 1 if others is None else env.num_agents)
+        with contextlib.nullcontext() if venue else contextlib.closing(places):
+            results = host_evaluation.evaluate(hosted, places, keys, mine, episodes, max_steps, each)
         return Evaluation(*(x[:, rows] for x in results))
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:

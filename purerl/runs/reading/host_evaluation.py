@@ -1,15 +1,16 @@
 """Playing whole episodes in environments of the host."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from purerl import backend, trees
 from purerl.hosts import opening, pool
-from purerl.hosts.bundle import Stepper
+from purerl.hosts.bundle import HostEnv, Leaves, Stepper, Turn
 from purerl.hosts.opening import How
 from purerl.loops import hosting
 from purerl.loops.evaluation import Evaluation, Player
@@ -68,15 +69,21 @@ class Playing:
             given: The arguments of the members, ``[P]``.
             num_episodes: The number of games of each member.
         """
+        return self.rows_from(stepper.reset(_seeds(keys, num_episodes)), stepper, keys, given)
+
+    def rows_from(
+        self, first: Leaves, stepper: Stepper, keys: Key, given: PyTree, seen: Callable[[Turn], Turn] = lambda x: x
+    ) -> Iterator[PyTree]:
+        """Plays on from the ``first`` observations of episodes, as `rows` does; ``seen`` may change each turn."""
         size = len(keys)
         start, go_on = self._programs(size)
         reader = Reader(self.env(given), size)
-        lane, choice = start(given, reader.observed(stepper.reset(_seeds(keys, num_episodes))), keys)
+        lane, choice = start(given, reader.observed(first), keys)
         time = 0
         while True:
             time += 1
             stepper.send(reader.actions(choice.action))
-            result = reader.result(stepper.receive())
+            result = reader.result(seen(stepper.receive()))
             lane, choice, shown = go_on(given, lane, choice, result, keys, np.full(size, time, np.int32))
             yield shown
 
@@ -86,39 +93,148 @@ def ends(row: Transition) -> tuple[PyTree, PyTree]:
     return row.reward, row.last
 
 
-def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_steps: int) -> Evaluation:
-    """Plays episodes of each member as `evaluation.evaluate` does, with the leading axis ``[P]``.
+class Venue:
+    """The environments in which evaluations play: opened by the first that needs them, and kept until they are closed.
 
-    The first episode of each environment counts.
+    Args:
+        copies: The largest number of environments of each member (0: as many as it has episodes).
+        how: How they are stepped.
+    """
+
+    def __init__(self, copies: int = 0, how: How = HOW):
+        self._copies, self._how = copies, how._replace(double_buffering="off")
+        self._open = contextlib.ExitStack()
+        self._opened: tuple[int, ...] = ()
+        self._stepper: Stepper | None = None
+
+    def size(self, num_episodes: int, seats: int = 1) -> int:
+        """Returns the number of environments in which a member plays so many episodes.
+
+        It is all of them, or divisible by ``seats``, so that an environment always has the same of them.
+        """
+        copies = self._copies or num_episodes
+        return min(max(copies // seats, 1) * seats, num_episodes)
+
+    def stepper(self, host: HostEnv, members: int, each: int, num_episodes: int, max_steps: int) -> Stepper:
+        """Returns ``each`` environments for each of ``members`` that play so many episodes."""
+        games = (-(-num_episodes // each), max_steps) if host.paced else (0, 0)
+        if self._stepper is None or self._opened != (members, each, num_episodes, max_steps):
+            self.close()
+            who = opening.decided(host, members * each, each, self._how)
+            opened = opening.opened(host, members * each, self._how, who, pool.to_stderr, games)
+            (self._stepper,) = self._open.enter_context(opened)
+            self._opened = members, each, num_episodes, max_steps
+        return self._stepper
+
+    def close(self) -> None:
+        """Closes the environments; the next evaluation opens others."""
+        self._stepper = None
+        self._open.close()
+
+
+class Step(NamedTuple):
+    """A step of the environments ``[P, E]`` in which members play.
+
+    - ``shown``: what is shown of it, ``[P, E * N]``.
+    - ``episode``: the number of the episode that each environment plays; -1: none.
+    - ``cut``: whether the episode was left after this step because it was too long.
+    """
+
+    shown: PyTree
+    episode: np.ndarray
+    cut: np.ndarray
+
+
+def steps(
+    playing: Playing, venue: Venue, keys: Key, given: PyTree, num_episodes: int, max_steps: int, each: int
+) -> Iterator[Step]:
+    """Plays ``num_episodes`` of each member in ``each`` environments, yielding each step until all have ended.
+
+    Episode ``k`` is played in environment ``k % each``, after the others of that environment, and begins from a seed of
+    its own. An environment that has no episode left is not stepped; one that cannot be begun without the others waits
+    for those.
+    """
+    size = len(keys)
+    stepper = venue.stepper(playing.env(given).host, size, each, num_episodes, max_steps)
+    several = -(-num_episodes // each)
+    seeds = np.full((size, several * each), -1)
+    seeds[:, :num_episodes] = _seeds(keys, num_episodes).reshape(size, num_episodes)
+    left = np.ascontiguousarray(seeds.reshape(size, several, each).swapaxes(1, 2).reshape(size * each, several))
+    numbers = np.tile(np.arange(several * each).reshape(several, each).T, (size, 1))  # [P * E, K]
+    at, time = np.zeros(size * each, np.int64), np.zeros(size * each, np.int64)
+    gone, cut, playing_now = np.zeros((size * each, 1), bool), np.zeros(size * each, bool), left[:, 0] >= 0
+    now = np.where(playing_now, numbers[:, 0], -1)
+
+    def seen(turn: Turn) -> Turn:
+        nonlocal gone, cut, now
+        now = np.where(playing_now, numbers[np.arange(len(at)), at], -1)
+        gone = gone | turn.last.reshape(len(at), -1)
+        time[:] += playing_now
+        over = playing_now & (gone.all(axis=1) | (time >= max_steps))
+        cut = over & ~gone.all(axis=1)
+        if cut.any():
+            left_here = cut.reshape(-1, *[1] * (turn.truncated.ndim - 1))
+            turn = turn._replace(truncated=turn.truncated | left_here & ~turn.terminated)
+        playing_now[over] = False
+        return turn
+
+    def following() -> None:
+        """Goes on with the next episodes of the environments that are not playing."""
+        which = np.flatnonzero(~playing_now & (at + 1 < several))
+        at[which] += 1
+        time[which], gone[which] = 0, False
+        playing_now[which] = left[which, at[which]] >= 0
+        left[which, at[which]] = -1
+
+    paced = stepper.play is not None
+    first = stepper.play(left, max_steps) if stepper.play else stepper.reset(np.maximum(left[:, 0], 0))
+    left[:, 0] = -1
+    while True:
+        for shown in playing.rows_from(first, stepper, keys, given, seen):
+            yield Step(shown, now.reshape(size, each), cut.reshape(size, each))
+            if paced:
+                following()
+            if not playing_now.any():
+                break
+        if paced or at[0] + 1 >= several:
+            return
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+        first = stepper.reset(np.maximum(left[:, at[0] + 1], 0))
+        following()
+
+
+def evaluate(
+    playing: Playing, venue: Venue, keys: Key, given: PyTree, num_episodes: int, max_steps: int, each: int
+) -> Evaluation:
+    """Plays episodes of each member as `evaluation.evaluate` does, with the leading axis ``[P]``.
 
     Args:
         playing: The players, which show the `ends` of rows.
+        venue: The environments.
         keys: Consumed. ``[P]``.
         given: The arguments of the members, ``[P]``.
         num_episodes: The number of episodes of each member.
         max_steps: The number of steps after which an episode is cut off.
+        each: The number of environments of each member (`Venue.size`).
 
     Returns:
         The results, ``[P, num_episodes * N]`` for ``N`` agents in an environment.
     """
     env, size = playing.env(given), len(keys)
-    shape = size, num_episodes * env.num_agents
-    total, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, bool)
-    who = opening.decided(env.host, size * num_episodes, num_episodes, HOW)
-    with opening.opened(env.host, size * num_episodes, HOW, who, pool.to_stderr) as (stepper,):
-        rows = playing.rows(stepper, keys, given, num_episodes)
-        for _, row in zip(range(max_steps), rows, strict=False):
-            reward, last = map(np.asarray, row)
-            total += np.where(finished, 0.0, reward)
-            length += ~finished
-            finished |= last
-            if finished.all():
-                break
-    result: Any = total, length, finished
+    shape = size, num_episodes, env.num_agents
+    total, length, finished = np.zeros(shape), np.zeros(shape, np.int32), np.zeros(shape, bool)
+    for step in steps(playing, venue, keys, given, num_episodes, max_steps, each):
+        member, copy = np.nonzero(step.episode >= 0)
+        at, lead = (member, step.episode[member, copy]), (size, -1, env.num_agents)
+        reward, last = (np.asarray(x).reshape(lead)[member, copy] for x in step.shown)
+        total[at] += np.where(finished[at], 0.0, reward)
+        length[at] += ~finished[at]
+        finished[at] |= last & ~step.cut[member, copy, None]
+    result: Any = (x.reshape(size, -1) for x in (total, length, finished))
     return Evaluation(*result)
 
 
-def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Dataset:
+def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, copies: int = 0) -> Dataset:
     """Records episodes as `recording.record` does, in an environment of the host.
 
     Args:
@@ -127,23 +243,22 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int)
         whole: The player of all agents.
         num_episodes: The number of episodes.
         max_steps: The largest number of steps of an episode.
+        copies: The largest number of environments that play them (0: as many as there are episodes).
     """
-    playing = Playing(lambda given: (env, whole))
-    who = opening.decided(env.host, num_episodes, num_episodes, HOW)
+    playing, agents = Playing(lambda given: (env, whole)), np.arange(env.num_agents)
+    over = np.zeros((num_episodes, env.num_agents), bool)
 
-    def segments() -> Iterator[tuple[Dataset, np.ndarray]]:
-        finished = np.zeros(num_episodes * env.num_agents, bool)
-        with opening.opened(env.host, num_episodes, HOW, who, pool.to_stderr) as (stepper,):
-            rows = playing.rows(stepper, key[None], (np.zeros(1),), num_episodes)
-            for time, row in zip(range(max_steps), rows, strict=False):
-                made = Dataset(*jax.device_get(row._replace(extras=()))[:6])
-                made = made._replace(truncated=made.truncated | ((time + 1 >= max_steps) & ~made.terminated))
-                yield made, ~finished[None]
-                finished |= made.last[0]
-                if finished.all():
-                    return
+    def segments() -> Iterator[tuple[Dataset, np.ndarray, np.ndarray]]:
+        for step in steps(playing, venue, key[None], (np.zeros(1),), num_episodes, max_steps, venue.size(num_episodes)):
+            made = Dataset(*jax.device_get(step.shown._replace(extras=()))[:6])
+            number = step.episode[0]
+            live = (number >= 0)[:, None] & ~over[number]
+            yield made, live.reshape(1, -1), (number[:, None] * env.num_agents + agents).ravel()
+            plays = number >= 0
+            over[number[plays]] |= made.last.reshape(live.shape)[plays]
 
-    return joined(segments())
+    with contextlib.closing(Venue(copies)) as venue:
+        return joined(segments())
 
 
 def _seeds(keys: Key, num_episodes: int) -> np.ndarray:

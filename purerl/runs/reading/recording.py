@@ -1,5 +1,6 @@
 """The recording of datasets, by a trained policy, a player of the user's own, or uniformly random actions."""
 
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,9 @@ RECORDING_SALT = 2**31 + 2
 Its episodes are none that were trained or evaluated on.
 """
 
+COPIES = 8
+"""The largest number of copies of a host environment that play for a policy that is not of a run."""
+
 
 class Cast(NamedTuple):
     """An environment and its player.
@@ -35,6 +39,7 @@ class Cast(NamedTuple):
     - ``env``: the environment as the policy sees it.
     - ``player``: the player.
     - ``policy``: the entry for the player in the card of the dataset.
+    - ``copies``: the usual number of copies of a host environment that play.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Cast(NamedTuple):
     env: Env
     player: Player
     policy: dict[str, Any]
+    copies: int = COPIES
 
 
 def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +68,9 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
     else:
         cast = _of_run(options, env_params)
     key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
-    played = host_evaluation.record if cast.env.host else record
-    data = played(key, cast.env, cast.player, options.episodes, options.max_steps)
+    given = key, cast.env, cast.player, options.episodes, options.max_steps
+    on_host = functools.partial(host_evaluation.record, copies=options.eval_envs or cast.copies)
+    data = on_host(*given) if cast.env.host else record(*given)
     if wrong := dataset_problems(data, cast.env.observation_space, cast.env.action_space):
         raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
     ends = np.flatnonzero(data.last)
@@ -92,7 +99,8 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     agent = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
     about = {"run": Path(options.who).name, **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
-    return Cast(agent.saved["env"], agent.env_params, agent.env, player(agent.learner, agent.policy), about)
+    copies = agent.saved["config"].get("num_envs", COPIES)
+    return Cast(agent.saved["env"], agent.env_params, agent.env, player(agent.learner, agent.policy), about, copies)
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:

@@ -141,7 +141,7 @@ class _Filmed:
 
     def __init__(self, agent: Agent):
         env = agent.env
-        self._env, self._batch = env, env.host.batch(1)
+        self._env, self._batch = env, (env.host.pictured or env.host.batch)(1)
         if self._batch.frame is None:
             self.close()
             raise ConfigError(f"env = {agent.saved['env']!r}: cannot be rendered (needs render_mode 'rgb_array')")

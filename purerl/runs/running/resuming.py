@@ -21,6 +21,7 @@ SOFT = (
     *config_file.LENGTHS,
     "eval_episodes",
     "eval_every",
+    "eval_envs",
     "log",
     "diagnostics",
     "checkpoint_seconds",

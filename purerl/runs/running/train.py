@@ -3,6 +3,7 @@
 It is what the commands of the command line do, without parsing.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -37,6 +38,8 @@ from purerl.runs.describing.directory import (
 from purerl.runs.describing.facts import machine_facts
 from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, levels, sweeps
+from purerl.runs.reading.evaluation import Plays
+from purerl.runs.reading.host_evaluation import Venue
 from purerl.runs.running import best, compile_times, resuming, session, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
 from purerl.runs.running.host_program import HostProgram
@@ -231,8 +234,25 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
 
     Of several processes the first one evaluates and writes.
     """
-    description, directory, options, batch_size = run.description, run.directory, run.options, program.chunk.batch_size
-    plays = evaluation.prepare(run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
+    options, batch_size = run.options, program.chunk.batch_size
+    with contextlib.closing(_venue(run, program)) as venue:
+        plays = evaluation.prepare(
+            run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size, venue=venue
+        )
+        return _train_and_play(run, program, so_far, plays)
+
+
+def _venue(run: Run, program: RunProgram | HostProgram) -> Venue:
+    """Returns the host environments of the evaluations: they are stepped as those of the training are."""
+    how = hosting.how(run.options)
+    if isinstance(program, HostProgram):
+        how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
+    return Venue(run.options.eval_envs or run.setup.config.num_envs, how)
+
+
+def _train_and_play(run: Run, program: RunProgram | HostProgram, so_far: Progress, plays: Plays) -> int:
+    """Does what `_train` does, with the function that evaluates."""
+    description, directory, options = run.description, run.directory, run.options
     with interrupts.deferred() as interrupted:
         trained = train_batches(run, program, so_far, interrupted, plays if options.eval_every else None)
         over = session.is_interrupted(interrupted)
