@@ -1,13 +1,14 @@
 """Errors that tell a user what to change, and errors of a user's own code as text."""
 
 import contextlib
+import signal
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType
 
 RAISED = (Exception, SystemExit)
-"""What a user's own code may raise and is reported: everything but an interruption."""
+"""What a user's own code may raise and is reported: everything but an interruption (`raised`)."""
 MOST_FRAMES = 5
 """The most frames of a user's own code that the report of an error names, the innermost ones."""
 MOST_CHARACTERS = 400
@@ -28,6 +29,15 @@ class HostError(RuntimeError):
     """A failure of an environment of the host during a run, after which the run cannot go on. The text is one line."""
 
 
+def raised() -> tuple[type[BaseException], ...]:
+    """Returns `RAISED`, with `KeyboardInterrupt` where no signal raises one, so that the user's own code did.
+
+    ``except raised()`` calls it only once something was raised.
+    """
+    by_signal = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return RAISED if by_signal else (*RAISED, KeyboardInterrupt)
+
+
 def printable(text: str) -> str:
     """Returns ``text`` with its control characters, such as those that move a terminal's cursor, as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -45,7 +55,7 @@ def own_code(algo: str = "") -> Iterator[None]:
         yield
     except (ConfigError, MemoryError):
         raise
-    except RAISED as error:
+    except raised() as error:
         if place(error):
             raise ConfigError(f"your code raised {one_line(error)}") from error
         if ":" not in algo:

@@ -29,7 +29,7 @@ import traceback
 from collections.abc import Sequence
 
 from purerl import channel
-from purerl.errors import RAISED, ConfigError, HostError, one_line, place, printable
+from purerl.errors import ConfigError, HostError, one_line, place, printable, raised
 from purerl.hardware import drivers
 from purerl.hosts import copies, leaving
 from purerl.names import choose
@@ -93,6 +93,10 @@ def entry(args: Sequence[str] | None = None) -> None:
         main(args)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else code
+        if code in [128 + number for number in interrupts.NUMBERS]:
+            copies.close_all()
+            sys.stdout.flush()
+            interrupts.leave(code)  # at once: the end of the interpreter may take seconds
         raise
     finally:
         for number in interrupts.NUMBERS:
@@ -140,9 +144,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except OSError as error:
         print(f"purerl: error: {printable(str(error))}; what was saved earlier is unchanged", file=sys.stderr)
         code = EXIT_IO
+    except interrupts.Interrupted as signalled:
+        code = 128 + signalled.number
     except leaving.Left:
         threading.Event().wait()  # the thread that received the signal ends the process
-    except RAISED as error:
+    except raised() as error:
         channel.await_news()
         if place(error):
             print(f"purerl: error: your code raised {one_line(error)}", file=sys.stderr)

@@ -28,6 +28,7 @@ def evaluate(args: list[str]) -> int:
     from purerl.display import tables
     from purerl.runs.reading import evaluation, level_evaluation
     from purerl.store import trusted
+    from purerl.store.json_files import finite
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
@@ -39,7 +40,7 @@ def evaluate(args: list[str]) -> int:
                 Path(options.run), *how, against=options.against, trust=trust, eval_envs=options.eval_envs
             )
     if options.json:
-        print(json.dumps(result, indent=2))
+        print(json.dumps(finite(result), indent=2))
     elif options.levels:
         tables.print_levels(result)
     else:

@@ -18,9 +18,13 @@ from purerl.formulas import aggregates
 WIDE = 100
 """The columns of a terminal from which on there is room for a long bar."""
 WAIT = 10.0
-"""Seconds between two lines while a program compiles."""
+"""Seconds until the first line while a program compiles."""
 SOON = 2.0
 """Seconds after which the first line is due, before a tenth is done."""
+QUIET = 8.0
+"""Seconds without news of a training after which there is a line about what goes on."""
+LONGEST = 600.0
+"""The most seconds between two such lines."""
 
 
 def console() -> Console:
@@ -60,11 +64,17 @@ Report = Callable[[int, np.ndarray, int], None]
 each current member ``[P]`` (nan: no episode ended); and how many of these are alive."""
 
 
+Activity = Callable[[], tuple[int, str]]
+"""``activity()``: the environment steps since the last report, over all members, and in words what goes on; empty: it
+is not known. It is called in another thread."""
+
+
 @contextlib.contextmanager
 def waiting(console: Console, stage: str, usual: float | None = None) -> Iterator[Callable[[str], None]]:
     """Shows the stage of a program and the seconds gone while nothing else is shown.
 
-    On a terminal a line is updated in place; elsewhere a line is written every `WAIT` seconds.
+    On a terminal a line is updated in place; elsewhere a line is written after `WAIT` seconds, and further ones after
+    pauses that double, up to `LONGEST`.
 
     Args:
         console: Where to write.
@@ -80,8 +90,13 @@ def waiting(console: Console, stage: str, usual: float | None = None) -> Iterato
     status = console.status(line()) if console.is_terminal else contextlib.nullcontext()
 
     def tick() -> None:
-        while not over.wait(1.0 if console.is_terminal else WAIT):
-            status.update(line()) if isinstance(status, Status) else say(console, line())
+        pause = 1.0 if console.is_terminal else WAIT
+        while not over.wait(pause):
+            if isinstance(status, Status):
+                status.update(line())
+            else:
+                pause = min(2 * pause, LONGEST)
+                say(console, line())
 
     ticking = threading.Thread(target=tick, daemon=True)
     with status:
@@ -94,26 +109,50 @@ def waiting(console: Console, stage: str, usual: float | None = None) -> Iterato
 
 
 @contextlib.contextmanager
-def show(console: Console, env_steps: int, clock: Callable[[], float] = time.perf_counter) -> Iterator[Report]:
+def show(
+    console: Console,
+    env_steps: int,
+    clock: Callable[[], float] = time.perf_counter,
+    activity: Activity = lambda: (0, ""),
+) -> Iterator[Report]:
     """Shows progress towards a number of environment steps.
 
-    Timing starts on entry, so enter it after compiling.
+    Timing starts on entry, so enter it after compiling. What goes on is told while reports do not come.
 
     Args:
         console: Where to write.
         env_steps: The number of environment steps to come, over all members.
         clock: A function that returns the seconds that count.
+        activity: A function that returns what goes on between two reports.
 
     Yields:
         The `Report` to call with the progress.
     """
     display = _bar if console.is_terminal else _lines
-    with display(console, env_steps, clock) as report:
+    with display(console, env_steps, clock, activity) as report:
         yield report
 
 
 @contextlib.contextmanager
-def _bar(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterator[Report]:
+def _ticking(tick: Callable[[], None], seconds: float = 1.0) -> Iterator[None]:
+    """Calls ``tick()`` every ``seconds`` in a thread within the context."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(seconds):
+            tick()
+
+    ticking = threading.Thread(target=work, name="progress", daemon=True)
+    ticking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticking.join()
+
+
+@contextlib.contextmanager
+def _bar(console: Console, env_steps: int, clock: Callable[[], float], activity: Activity) -> Iterator[Report]:
     """Shows progress as a line that is updated in place."""
     columns = (
         BarColumn(bar_width=20 if console.width >= WIDE else 3),
@@ -121,39 +160,75 @@ def _bar(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterat
         TextColumn("{task.fields[speed]}"),
         TextColumn("ETA"),
         TimeRemainingColumn(),
-        TextColumn("return {task.fields[current]}{task.fields[living]}"),
+        TextColumn("return {task.fields[current]}{task.fields[living]}{task.fields[doing]}"),
     )
     with Progress(*columns, console=console) as bar:
-        task, start = bar.add_task("", total=env_steps, speed="starting", current="-", living=""), clock()
+        task, start = bar.add_task("", total=env_steps, speed="starting", current="-", living="", doing=""), clock()
+        so_far, last = 0, time.perf_counter()
+        speed = lambda done: frames_per_second(done / max(clock() - start, 1e-9))
 
         def report(done: int, returns: np.ndarray, alive: int) -> None:
-            speed, current = frames_per_second(done / max(clock() - start, 1e-9)), in_words(returns)
+            nonlocal so_far, last
+            so_far, last, current = done, time.perf_counter(), in_words(returns)
             shown: dict[str, Any] = {"current": current} if current else {}
-            bar.update(task, completed=done, speed=speed, living=_living(returns.size, alive), **shown)
+            bar.update(task, completed=done, speed=speed(done), living=_living(returns.size, alive), doing="", **shown)
 
-        yield report
+        def tick() -> None:
+            if time.perf_counter() - last >= SOON:
+                more, words = activity()
+                words = words if console.width >= WIDE else words.partition(",")[0]
+                shown: dict[str, Any] = {"speed": speed(so_far + more)} if so_far + more else {}
+                bar.update(task, completed=so_far + more, doing=words and f"  {words}", **shown)
+
+        with _ticking(tick):
+            yield report
 
 
 @contextlib.contextmanager
-def _lines(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterator[Report]:
-    """Shows progress as a line when it starts, one soon after, and one for each completed tenth."""
-    start, tenth, early = clock(), 0, True
+def _lines(console: Console, env_steps: int, clock: Callable[[], float], activity: Activity) -> Iterator[Report]:
+    """Shows progress as a line when it starts, one soon after, and one for each completed tenth.
+
+    If there is no report for `QUIET` seconds there is one about what goes on. Further ones come when something else
+    goes on, and after pauses that double, up to `LONGEST`.
+    """
+    start, tenth, early, so_far, latest, living = clock(), 0, True, 0, np.empty(0), ""
+    news = written = time.perf_counter()
+    pause, told = QUIET, ""
     say(console, "started; the first progress line follows soon, then one per tenth of the training")
 
-    def report(done: int, returns: np.ndarray, alive: int) -> None:
-        nonlocal tenth, early
-        seconds = max(clock() - start, 1e-9)
-        if done * 10 // env_steps > tenth or (early and seconds >= SOON):
-            tenth, early = done * 10 // env_steps, False
-            console.print(
-                f"{100 * done // env_steps:3d} %  {frames_per_second(done / seconds)}  "
-                f"ETA {seconds * (env_steps / done - 1):.0f} s  return {in_words(returns) or '-'}"
-                f"{_living(returns.size, alive)}",
-                highlight=False,
-                markup=False,
-            )
+    def line(done: int, more: str = "") -> None:
+        nonlocal written
+        seconds, written = max(clock() - start, 1e-9), time.perf_counter()
+        left = f"{seconds * (env_steps / done - 1):.0f} s" if done else "-"
+        console.print(
+            f"{100 * done // env_steps:3d} %  {frames_per_second(done / seconds)}  ETA {left}  "
+            f"return {in_words(latest) or '-'}{living}{more}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
-    yield report
+    def report(done: int, returns: np.ndarray, alive: int) -> None:
+        nonlocal tenth, early, so_far, latest, living, news
+        so_far, latest, living = done, returns, _living(returns.size, alive)
+        news = time.perf_counter()
+        if done * 10 // env_steps > tenth or (early and clock() - start >= SOON):
+            tenth, early = done * 10 // env_steps, False
+            line(done)
+
+    def tick() -> None:
+        nonlocal pause, told
+        now = time.perf_counter()
+        if now - news < QUIET:
+            return
+        more, words = activity()
+        kind = words.partition(" ")[0]
+        if now - written >= (pause if kind == told else QUIET):
+            pause, told = min(2 * pause, LONGEST) if kind == told else 2 * QUIET, kind
+            line(so_far + more, words and f"  {words}")
+
+    with _ticking(tick, min(1.0, QUIET)):
+        yield report
 
 
 def _living(size: int, alive: int) -> str:

@@ -25,14 +25,17 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     """Prints one line on a finished run: status, speed, time, returns and directory.
 
     Agents that died do not count in returns; the line has their number. A sweep's line has no returns: its ranking has
-    them.
+    them. An agent of whose episodes none ended has none either.
     """
-    returns = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
-    size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(returns)
+    living = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
+    size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(living)
+    returns = [x for x in living if np.isfinite(x)]
     parts = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
     parts[:1] = (
         [f"{parts[0]} (worst agent {min(returns):.1f})"] if parts and len(returns) >= aggregates.LEAST else parts
     )
+    parts += ["no return" if not returns else ""] if living and not summary.get("swept") else []
+    parts = [*filter(None, [*parts, cut_off(summary)])]
     parts += [f"{died} of {size} agents died"] if died else []
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
         parts.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
@@ -47,6 +50,12 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
             ]
         ),
     )
+
+
+def cut_off(result: dict[str, Any]) -> str:
+    """Returns in words how many episodes of an evaluation were cut off; empty if all ended."""
+    about = result.get("cut_off")
+    return about and "{episodes:,} of {of:,} episodes were cut off after {after_steps:,} steps".format(**about) or ""
 
 
 def print_evaluation(result: dict[str, Any]) -> None:
@@ -68,7 +77,10 @@ def print_evaluation(result: dict[str, Any]) -> None:
     if not result["swept"]:
         size = len(result["members"])
         agents = f" over {size} agents, {STATISTIC} with its 95 % interval" if size >= aggregates.LEAST else ""
-        print(f"return {in_words(np.array(result['return_per_seed']))}{agents}")
+        known = in_words(np.array(result["return_per_seed"]))
+        print(f"return {known}{agents}" if known else "no return: no episode ended")
+    if words := cut_off(result):
+        print(words)
 
 
 FEW_LEVELS = 20

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl.errors import RAISED, HostError, one_line
+from purerl.errors import HostError, one_line, raised
 from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
 from purerl.hosts.sound import InvalidData, sound_obs, sound_turn, who
 
@@ -50,7 +50,7 @@ def inline(batch: Batch) -> Stepper:
             return sound_turn(turn, (len(like[0]), *np.shape(turn.reward)[1:2]), like)
         except InvalidData as error:
             raise HostError(f"the environment returned invalid data at step {time}: {error}") from None
-        except RAISED as error:
+        except raised() as error:
             raise HostError(f"{who(error)} raised {one_line(error)} at step {time}") from error
 
     reset = lambda seeds: begin(lambda: batch.reset(seeds))

@@ -4,6 +4,7 @@ With two groups of rows the host steps one while the program acts for the other 
 Sample Factory, arXiv 2006.11751, section 3.3).
 """
 
+import contextlib
 import queue
 import threading
 import time
@@ -24,6 +25,10 @@ SHARES = "stepping", "transfer", "inference", "learning", "waiting"
 stepping: the host steps. transfer: observations travel and programs are called. inference: actions are computed.
 learning: a rollout is learned from. waiting: the actor waits for parameters, or the learner for a rollout.
 """
+
+
+WHOLE = contextlib.nullcontext()
+"""A context for waits that nothing ends."""
 
 
 class Rollout(NamedTuple):
@@ -91,11 +96,21 @@ class Watch:
 class Actor:
     """Acts in the rows of all members, by the programs ``made`` with the arguments ``given``.
 
-    Each of ``steppers`` steps one group of rows.
+    Each of ``steppers`` steps one group of rows. Each wait for them is within ``breakable``, which may end a rollout by
+    raising on entry. ``ends`` has the ends ``(terminated, truncated)`` of each turn of the latest rollout.
     """
 
-    def __init__(self, made: Programs, given: PyTree, steppers: Sequence[Stepper], env: Env, num_steps: int):
+    def __init__(
+        self,
+        made: Programs,
+        given: PyTree,
+        steppers: Sequence[Stepper],
+        env: Env,
+        num_steps: int,
+        breakable: contextlib.AbstractContextManager[None] = WHOLE,
+    ):
         self._made, self._given, self._steppers, self._num_steps = made, given, tuple(steppers), num_steps
+        self.breakable, self.ends = breakable, list[tuple[np.ndarray, np.ndarray]]()
         self._reader = Reader(env, made.chunk.batch_size)
         self._lanes: list[Lane] = []
 
@@ -107,7 +122,8 @@ class Actor:
     def collect(self, behaviour: PyTree, version: int, key: Key) -> Rollout:
         """Takes the steps of a rollout. Consumes ``key`` ``[P]``."""
         made, given, lanes, groups = self._made, self._given, self._lanes, range(len(self._steppers))
-        watch, cut, at_last = Watch(), 0, self._num_steps - 1
+        watch, cut, at_last, ends = Watch(), 0, self._num_steps - 1, list[tuple[np.ndarray, np.ndarray]]()
+        self.ends = ends
         next_key, key_learn, noises = made.draw(given, key)
         rows = [made.blank() for _ in groups]
         choices = [made.choose(given, behaviour, lanes[g], noises[g], np.int32(0)) for g in groups]
@@ -115,8 +131,10 @@ class Actor:
             self._send(g, choices[g], watch)
         for at in range(self._num_steps):
             for g in groups:
-                turn = self._steppers[g].receive()
+                with self.breakable:
+                    turn = self._steppers[g].receive()
                 watch.note("stepping")
+                ends.append((turn.terminated, turn.truncated))
                 cut, result = cut + turn.cut, self._reader.result(turn)
                 if at < at_last:
                     lanes[g], choices[g], rows[g] = made.step(
@@ -150,13 +168,14 @@ class Collector:
     """
 
     def __init__(self, actor: Actor, behaviour: PyTree, version: int, key: Key, total: int, ahead: int):
-        self._actor, self._key, self._left, self._closed = actor, key, total, False
+        self._actor, self._key, self._left, self.closed = actor, key, total, False
         self._behaviours: queue.SimpleQueue[tuple[PyTree, int] | None] = queue.SimpleQueue()
         self._rollouts: queue.SimpleQueue[Rollout | BaseException] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         for _ in range(ahead + 1):
             self._behaviours.put((behaviour, version))
         if ahead:
+            self._breakable, actor.breakable = actor.breakable, _Open(self)
             self._thread = threading.Thread(target=self._collect_all, name="acting", daemon=True)
             self._thread.start()
 
@@ -165,7 +184,8 @@ class Collector:
         if self._thread is None:
             return self._collect()
         before = time.perf_counter()
-        rollout = self._rollouts.get()
+        with self._breakable:
+            rollout = self._rollouts.get()
         if isinstance(rollout, BaseException):
             raise rollout
         rollout.seconds["waiting"] += time.perf_counter() - before
@@ -175,17 +195,17 @@ class Collector:
         """Hands on the parameters that were learned from the last rollout."""
         self._behaviours.put((behaviour, version))
 
-    def close(self) -> None:
-        """Ends the thread after its current rollout."""
-        self._closed = True
+    def close(self, seconds: float | None = None) -> None:
+        """Ends the thread after its current turn, for which it waits ``seconds`` at most; None: as long as it takes."""
+        self.closed = True
         self._behaviours.put(None)
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _collect(self) -> Rollout:
         before = time.perf_counter()
         given = self._behaviours.get()
-        if given is None or self._closed:
+        if given is None or self.closed:
             raise Closed
         waited = time.perf_counter() - before
         rollout = self._actor.collect(*given, self._key)
@@ -199,3 +219,17 @@ class Collector:
                 self._rollouts.put(self._collect())
         except BaseException as error:  # `next` raises it in the thread that waits
             self._rollouts.put(error)
+
+
+class _Open:
+    """A context for each turn of a collector's thread, which raises `Closed` on entry once the collector is closed."""
+
+    def __init__(self, collector: Collector):
+        self._collector = collector
+
+    def __enter__(self) -> None:
+        if self._collector.closed:
+            raise Closed
+
+    def __exit__(self, *_: Any) -> None:
+        """Does nothing."""

@@ -110,3 +110,15 @@ def test_tables_fit_80_columns(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     assert sum("runs/a-long" in line and "name-7" in line for line in lines) == 2
+
+
+def test_what_goes_on_is_told_where_no_report_comes_and_ever_less_often(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "QUIET", 0.05)
+    doing = ["warm-up: 1 of 2 steps"]
+    with progress.show(Console(stderr=True), 1000, activity=lambda: (50, doing[0])):
+        time.sleep(0.8)
+        doing[0] = "iteration 1: 50 of 100 steps"
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()[1:]
+    assert lines[0].startswith("  5 %  ") and lines[0].endswith("  return -  warm-up: 1 of 2 steps")
+    assert 2 <= sum("warm-up" in line for line in lines) <= 5 and "iteration 1" in lines[-1]

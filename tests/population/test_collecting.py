@@ -1,5 +1,6 @@
 """Rollouts that are collected ahead, without environments."""
 
+import contextlib
 import threading
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ class Acting:
 
     def __init__(self):
         self.begun, self.go_on, self.count = threading.Event(), threading.Event(), 0
+        self.breakable = contextlib.nullcontext()
 
     def collect(self, behaviour, version, key):
         self.count += 1
@@ -27,7 +29,7 @@ def test_a_collector_that_is_closed_ends_its_rollout_and_begins_no_other():
     assert actor.begun.wait(10)
     closing = threading.Thread(target=collector.close)
     closing.start()
-    while not collector._closed:
+    while not collector.closed:
         pass
     actor.go_on.set()
     closing.join(10)

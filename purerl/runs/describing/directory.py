@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from purerl import channel, processes
-from purerl.errors import RAISED, ConfigError
+from purerl.errors import ConfigError, raised
 from purerl.runs.describing import interrupts
 from purerl.store import checkpoint
 from purerl.store.lock import LOCK, lock
@@ -49,7 +49,7 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
                 yield
             except (ConfigError, OSError):
                 raise
-            except RAISED:
+            except raised():
                 channel.await_news()
                 raise
         return
@@ -66,11 +66,11 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
             if locked:  # otherwise another process may have the lock
                 _abandon(directory)
             raise
-        except OSError:
+        except (OSError, interrupts.Interrupted):
             if words := _leave(directory):
                 print(words, file=sys.stderr)
             raise
-        except RAISED:
+        except raised():
             channel.await_news()
             _abandon(directory)
             raise

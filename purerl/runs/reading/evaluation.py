@@ -1,6 +1,7 @@
 """Policies that are read back from a run directory, and played."""
 
 import contextlib
+import math
 import reprlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import jax
 import numpy as np
 
 from purerl import backend, population, spaces, trees
+from purerl.display.progress import console, waiting
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, one_line, own_code, place
 from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
@@ -17,6 +19,7 @@ from purerl.names import Trust
 from purerl.population import layouts
 from purerl.population.layouts import spread
 from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.interrupts import breakable
 from purerl.runs.describing.swept import env_part
 from purerl.runs.reading import host_evaluation, sweeps
 from purerl.runs.reading.host_evaluation import Venue
@@ -208,7 +211,11 @@ def evaluate_run(
     """
     run = load(directory, trust=trust)
     others = rivals(run, against, trust=trust) if against else None
-    with own_code(run.saved["algo"]), contextlib.closing(Venue(eval_envs or run.setup.config.num_envs)) as venue:
+    with (
+        own_code(run.saved["algo"]),
+        waiting(console(), "evaluating"),
+        contextlib.closing(Venue(eval_envs or run.setup.config.num_envs)) as venue,
+    ):
         played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed)
     return {
         "run": str(directory),
@@ -222,10 +229,11 @@ def evaluate_run(
 class Plays(Protocol):
     """A function that plays episodes with the policies ``[B]`` of the members from number ``first`` on.
 
-    The episodes follow from the members' keys and ``seed``.
+    The episodes follow from the members' keys and ``seed``. In environments of the host all that have not ended are cut
+    off after ``seconds``.
     """
 
-    def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
+    def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
         """Returns the results of the episodes; lists have an entry for each member."""
         ...
 
@@ -254,7 +262,8 @@ def prepare(
         venue: The host environments, which stay open; None: as many as train a member, closed after each call.
 
     Returns:
-        The function. Lists in the results that it returns have an entry for each member.
+        The function. Lists in the results that it returns have an entry for each member. The return of a member of
+        whose episodes none ended is nan; episodes that were cut off otherwise count as they are.
     """
     whole = setup.members.size
     layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
@@ -280,38 +289,47 @@ def prepare(
     places = venue or Venue(setup.config.num_envs)
     hosted = host_evaluation.Playing(lambda mine: seats(*mine)[:2], host_evaluation.ends)
 
-    def on_host(everyone: Any) -> Evaluation:
+    def on_host(everyone: Any, seconds: float) -> Evaluation:
         given, keys, policy, theirs = everyone
         mine = given, policy, theirs
         env, _, rows = seats(*trees.take(mine, 0))
         each = places.size(episodes, 1 if others is None else env.num_agents)
-        with contextlib.nullcontext() if venue else contextlib.closing(places):
-            results = host_evaluation.evaluate(hosted, places, keys, mine, episodes, max_steps, each)
+        with contextlib.nullcontext() if venue else contextlib.closing(places), breakable:
+            results = host_evaluation.evaluate(hosted, places, keys, mine, episodes, max_steps, each, seconds)
         return Evaluation(*(x[:, rows] for x in results))
 
-    def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
+    def plays(policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
         size, batches = trees.length(policy), []
         members = trees.take(setup.members, slice(first, first + size))
         fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
         theirs = trees.take(others.policies, slice(first, first + size)) if others else ()
         everyone = members.given, jax.vmap(fold)(members.keys), policy, theirs
         if setup.host:
-            batches.append(on_host(everyone))
+            batches.append(on_host(everyone, seconds))
         for start in range(0, 0 if setup.host else size, layout.size):
             batch = trees.take(everyone, slice(start, start + layout.size))
             batches.append(jax.device_get(program(layouts.place(batch, layout), ())[1]))
         episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*batches, strict=True))
-        per_seed = episode_return.mean(axis=1, dtype=np.float64)
+        known = lambda values: np.where(finished.any(axis=1), values, np.nan)
+        per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
         return {
             "return_mean": float(per_seed.mean()),
             "return_per_seed": per_seed.tolist(),
-            "return_std_per_seed": episode_return.std(axis=1, dtype=np.float64).tolist(),
+            "return_std_per_seed": known(episode_return.std(axis=1, dtype=np.float64)).tolist(),
             "length_per_seed": length.mean(axis=1).tolist(),
             "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
+            **cut_off(length, finished),
             **(results(episode_return) if others else {}),
         }
 
     return plays
+
+
+def cut_off(length: np.ndarray, finished: np.ndarray) -> dict[str, Any]:
+    """Returns how many episodes ``[P, E]`` were cut off, of how many, and after how many steps; empty if all ended."""
+    count = int((~finished).sum())
+    about = {"episodes": count, "of": finished.size, "after_steps": int(length[~finished].max(initial=0))}
+    return {"cut_off": about} if count else {}
 
 
 def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None:

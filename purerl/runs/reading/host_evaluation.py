@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -204,7 +205,14 @@ def steps(
 
 
 def evaluate(
-    playing: Playing, venue: Venue, keys: Key, given: PyTree, num_episodes: int, max_steps: int, each: int
+    playing: Playing,
+    venue: Venue,
+    keys: Key,
+    given: PyTree,
+    num_episodes: int,
+    max_steps: int,
+    each: int,
+    seconds: float = np.inf,
 ) -> Evaluation:
     """Plays episodes of each member as `evaluation.evaluate` does, with the leading axis ``[P]``.
 
@@ -216,12 +224,13 @@ def evaluate(
         num_episodes: The number of episodes of each member.
         max_steps: The number of steps after which an episode is cut off.
         each: The number of environments of each member (`Venue.size`).
+        seconds: The seconds after which all episodes are cut off.
 
     Returns:
         The results, ``[P, num_episodes * N]`` for ``N`` agents in an environment.
     """
     env, size = playing.env(given), len(keys)
-    shape = size, num_episodes, env.num_agents
+    shape, start = (size, num_episodes, env.num_agents), time.monotonic()
     total, length, finished = np.zeros(shape), np.zeros(shape, np.int32), np.zeros(shape, bool)
     for step in steps(playing, venue, keys, given, num_episodes, max_steps, each):
         member, copy = np.nonzero(step.episode >= 0)
@@ -230,6 +239,8 @@ def evaluate(
         total[at] += np.where(finished[at], 0.0, reward)
         length[at] += ~finished[at]
         finished[at] |= last & ~step.cut[member, copy, None]
+        if time.monotonic() - start >= seconds:
+            break
     result: Any = (x.reshape(size, -1) for x in (total, length, finished))
     return Evaluation(*result)
 

@@ -16,6 +16,7 @@ from purerl.display import progress
 from purerl.errors import HostError
 from purerl.runs.describing import config_file, early
 from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.describing.interrupts import Interrupted
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import ending, logs, session
 from purerl.runs.running.best import Best
@@ -25,6 +26,9 @@ from purerl.runs.running.session import Run
 from purerl.store import checkpoint, log, loggers, metrics, untrusted
 from purerl.store.saver import saver
 from purerl.types import PyTree
+
+ENDLESS_SECONDS = 60.0
+"""Seconds of a training in which no episode has ended after which this is told; an evaluation may then take as long."""
 
 
 class Progress(NamedTuple):
@@ -52,6 +56,7 @@ class Trained(NamedTuple):
     - ``env_steps``: the frames of each member.
     - ``stopped_at``: the number of frames after which each member stopped early; None: it did not.
     - ``seconds``: the seconds that the training took in all.
+    - ``ended``: whether any episode has ended.
     """
 
     policy: PyTree
@@ -60,6 +65,27 @@ class Trained(NamedTuple):
     env_steps: list[int]
     stopped_at: list[int | None]
     seconds: float
+    ended: bool
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """The most seconds of an evaluation in environments of the host: if no episode has ended, none may ever."""
+        return evaluation_seconds(self.ended, self.seconds)
+
+
+def evaluation_seconds(ended: bool, seconds: float) -> float:
+    """Returns the most seconds of an evaluation after ``seconds`` of training, in which episodes have ``ended``."""
+    return math.inf if ended else max(seconds, ENDLESS_SECONDS)
+
+
+def endless(run: Run, frames: int) -> str:
+    """Returns a line about a training of which no episode has ended after ``frames`` of each member."""
+    copies = run.setup.trainer.fleet.env_steps
+    each = f"{copies:,} cop{'y' if copies == 1 else 'ies'}" + (" of each agent" if run.setup.members.size > 1 else "")
+    return (
+        f"no episode has ended after {frames // copies:,} steps of {each}, so that no return is known; "
+        "--env-params max_episode_steps=N ends each after N steps"
+    )
 
 
 def train_batches(
@@ -67,8 +93,8 @@ def train_batches(
 ) -> Trained:
     """Trains every batch to its end, with logs and checkpoints.
 
-    An interrupt ends the training after the current chunk. Of several processes the first one logs, evaluates, and
-    decides for all.
+    An interrupt ends the training after the current chunk, or the current step of the host's environments. Of several
+    processes the first one logs, evaluates, and decides for all.
 
     Args:
         run: The run.
@@ -81,6 +107,7 @@ def train_batches(
         The result; after an interrupt it holds the members of the batches that had begun.
 
     Raises:
+        Interrupted: A signal came before the first batch had begun.
         HostError: The environments of the host failed. What was learned until then is saved.
         OSError: Nothing more can be written. What was saved stays.
     """
@@ -92,8 +119,11 @@ def train_batches(
     every = math.ceil(options.eval_every / trainer.env_steps) if plays else 0
     best = Best(directory, run.description, setup, run.console) if options.keep_best else None
     stop = run.description.stop
-    policies, buffers, alive, env_steps, stopped_at, trained = [], [], [], [], [], 0
+    policies: list[PyTree] = []
+    buffers, alive, env_steps, stopped_at, trained = [], [], [], [], 0
     policy_of = jax.vmap(trainer.learner.policy)
+    ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(directory / METRICS))
+    told = False
     total = trainer.env_steps * sum(
         (num_iterations - done) * count for done, count in zip(so_far.done, counts(size, batch_size), strict=True)
     )
@@ -102,7 +132,9 @@ def train_batches(
         written, saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
         stack.callback(program.close)
         start = time.perf_counter()  # excludes the time of loggers
-        report = stack.enter_context(progress.show(run.console, max(1, total), elapsed))
+        playing = False
+        activity = lambda: (0, "evaluating") if playing else program.under_way()
+        report = stack.enter_context(progress.show(run.console, max(1, total), elapsed, activity))
 
         def save(index: int, done: int, state: PyTree, batch: int) -> None:
             path = directory / CHECKPOINTS / str(index)
@@ -118,7 +150,12 @@ def train_batches(
         for index, step in enumerate(so_far.steps):
             first = index * batch_size
             batch = trees.take(setup.members, slice(first, first + batch_size))
-            state, done, saved = program.begin(batch, step), so_far.done[index], time.perf_counter()
+            try:
+                state, done, saved = program.begin(batch, step), so_far.done[index], time.perf_counter()
+            except Interrupted:
+                if not policies:
+                    raise
+                break
             learning, failed = ending.learning(state, batch.size), None
             paced = program.chunks(batch, state, done, num_iterations, every)
             while learning.any() and not session.is_interrupted(interrupted):
@@ -126,6 +163,10 @@ def train_batches(
                     chunk = next(paced, None)
                 except HostError as error:  # the progress so far is saved
                     failed = error
+                    break
+                except (Interrupted, KeyboardInterrupt):
+                    if not interrupted:
+                        raise
                     break
                 if chunk is None:
                     break
@@ -135,16 +176,25 @@ def train_batches(
                 trained += (chunk.done - done) * trainer.env_steps * batch.size
                 done = chunk.done
                 report(trained, metrics.returns(chunk.metrics), int(chunk.metrics["alive"][-1].sum()))
+                ended = ended or bool(chunk.metrics["episodes"].any())
+                if not ended and not told and elapsed() >= ENDLESS_SECONDS:
+                    told = True
+                    progress.say(run.console, endless(run, trainer.frames(done)))
                 if best:
                     best.watch(chunk.metrics)
                 if plays and (done % every == 0 or done == num_iterations):
-                    before = time.perf_counter()
+                    before, playing = time.perf_counter(), True
                     try:
-                        policy = on_host(state, batch.size)
-                        evaluated = processes.from_first(plays(policy, first=first) if processes.is_first() else None)
+                        policy, most = on_host(state, batch.size), evaluation_seconds(ended, elapsed())
+                        played = plays(policy, first=first, seconds=most) if processes.is_first() else None
+                        evaluated = processes.from_first(played)
                     except HostError as error:
                         failed = error
                         break
+                    except Interrupted:
+                        break
+                    finally:
+                        playing = False
                     saving.later(functools.partial(written.evaluation, evaluated, done, first))
                     start += time.perf_counter() - before
                     if early.by_evaluations(stop):
@@ -170,7 +220,7 @@ def train_batches(
         seconds = elapsed()
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
     buffer = jax.tree.map(lambda *x: jnp.concatenate(x), *buffers) if buffers else None
-    return Trained(policy, buffer, alive, env_steps, stopped_at, seconds)
+    return Trained(policy, buffer, alive, env_steps, stopped_at, seconds, ended)
 
 
 def counts(size: int, batch_size: int) -> list[int]:

@@ -4,8 +4,9 @@ It has the methods of `program.RunProgram`, whose environments are compiled.
 """
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,8 @@ from purerl.hosts import opening, pool
 from purerl.hosts.opening import How
 from purerl.population import hosting
 from purerl.population.collecting import Actor, Collector, Rollout
+from purerl.runs.describing import interrupts
+from purerl.runs.describing.interrupts import Interrupted, breakable
 from purerl.runs.running import program
 from purerl.runs.running.session import Chunk
 from purerl.store import checkpoint
@@ -24,6 +27,8 @@ from purerl.types import Key, PyTree, Trainer, TrainState
 
 CHUNK_SECONDS = 0.25
 """The seconds that a chunk should take, which is how often the log is written."""
+CLOSE_SECONDS = 1.0
+"""Seconds that a rollout which workers step has to end by itself, before they are closed."""
 
 
 class HostProgram:
@@ -52,18 +57,21 @@ class HostProgram:
         # Rows of opponents cannot be halved.
         if self._trainer.learner.rows is not None and how.double_buffering == "auto":
             how = how._replace(double_buffering="off")
-        self.who = opening.decided(self._trainer.fleet.env.host, each * size, each, how)
+        with breakable:
+            self.who = opening.decided(self._trainer.fleet.env.host, each * size, each, how)
         with own_code(algo):
             batch = trees.take(members, slice(0, size))
             self._made = hosting.programs(make_trainer, batch, self.who.groups, lanes, stage)
         self.chunk, self.compile_seconds = self._made.chunk, time.perf_counter() - start
         self._open = contextlib.ExitStack()
         self._collector: Collector | None = None
+        self._actor: Actor | None = None
+        self._filled, self._done, self._ended, self._size = 0, 0, 0, 0
 
     def close(self) -> None:
         """Closes the environments."""
         self._open.close()
-        self._collector = None
+        self._collector = self._actor = None
 
     def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Opens the environments of a batch of members and makes its state.
@@ -71,18 +79,27 @@ class HostProgram:
         Args:
             members: The members of the batch.
             step: A checkpoint to continue from; None: the start. Episodes begin anew in either case.
+
+        Raises:
+            HostError: The environments failed.
+            Interrupted: A signal came before all is ready.
         """
         self.close()
         made, size = self._made, members.size
+        self._size = size
         filled = trees.fill(members, self.chunk.batch_size)
         self._given = jax.device_put(filled.given, self.chunk.layout.sharding)
         done = step.number if step else 0
         host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
-        steppers = self._open.enter_context(
-            opening.opened(host, num_envs * self.chunk.batch_size, self._how, self.who, self._warn)
-        )
-        actor = Actor(made, self._given, steppers, self._trainer.fleet.env, self._trainer.num_steps)
-        actor.reset(seeds(filled.keys, num_envs, self.who.groups, done))
+        with breakable:
+            steppers = self._open.enter_context(
+                opening.opened(host, num_envs * self.chunk.batch_size, self._how, self.who, self._warn)
+            )
+        actor = Actor(made, self._given, steppers, self._trainer.fleet.env, self._trainer.num_steps, breakable)
+        with breakable:
+            actor.reset(seeds(filled.keys, num_envs, self.who.groups, done))
+        interrupts.renew()
+        self._filled, self._done, self._ended, self._actor = 0, done, 0, actor
         self._cut = 0
         if step is None:
             state = self._warmed_up(made.begin(self._given, filled.keys), actor)
@@ -93,18 +110,38 @@ class HostProgram:
             self._cut = int(np.sum(np.asarray(actors.episode_length)[:size] > 0)) // rows
             zeros = jax.tree.map(jnp.zeros_like, (actors.episode_return, actors.episode_length))
             state = state._replace(actors=actors._replace(episode_return=zeros[0], episode_length=zeros[1]))
-        self._actor = actor
+        self._filled = self._warmup
         return state
+
+    @property
+    def _warmup(self) -> int:
+        """The number of rollouts of the warm-up."""
+        return self._trainer.warmup_steps // self._trainer.env_steps if self._made.fill else 0
+
+    def under_way(self) -> tuple[int, str]:
+        """Returns how many frames of all members the unfinished iteration has, and in words what goes on.
+
+        Any thread may call it. The frames of a warm-up do not count.
+        """
+        if self._actor is None:
+            return 0, "environments are opened"
+        ends, whole = list(self._actor.ends), self._trainer.env_steps * self._size
+        steps = sum(len(terminated) for terminated, _ in ends) * self._size // self.chunk.batch_size
+        ended = self._ended + _count(ends)
+        episodes = f"{ended:,} episode{'s'[: ended != 1]} ended"
+        if self._filled < self._warmup:
+            return 0, f"warm-up: {self._filled * whole + steps:,} of {self._warmup * whole:,} steps, {episodes}"
+        return steps, f"iteration {self._done + 1:,}: {steps:,} of {whole:,} steps, {episodes}"
 
     def _warmed_up(self, state: TrainState, actor: Actor) -> TrainState:
         """Returns ``state`` with the rows of the warm-up in its replay."""
-        trainer = self._trainer
         if self._made.fill is None:
             return state
         behaviour = self._made.behave(state, self._given)
         key: Key = jax.vmap(lambda key: jax.random.fold_in(key, WARMUP))(state.key)
-        for _ in range(trainer.warmup_steps // trainer.env_steps):
+        for _ in range(self._warmup):
             collected = actor.collect(behaviour, 0, key)
+            self._filled, self._ended = self._filled + 1, self._ended + _count(actor.ends)
             key, self._cut = collected.next_key, self._cut + collected.cut
             state, _nothing = self._made.fill(state, self._given, collected.lanes, collected.rows)
         return state
@@ -125,20 +162,24 @@ class HostProgram:
 
         Raises:
             HostError: The environments failed. The iterations before that are yielded first.
+            Interrupted: A signal ended an iteration, of which nothing is kept. Those before are yielded first.
         """
         if self._collector is None:
+            assert self._actor is not None
             behaviour, left = self._made.behave(state, self._given), num_iterations - done
             self._collector = Collector(self._actor, behaviour, done, jnp.copy(state.key), left, self._ahead)
-            self._open.callback(self._collector.close)
+            self._open.callback(functools.partial(self._collector.close, CLOSE_SECONDS if self.who.workers else None))
+        failed: BaseException | None = None
         while done < num_iterations:
-            start, rows_of_iterations, failed = time.perf_counter(), [], None
+            start, rows_of_iterations = time.perf_counter(), []
             while True:
                 try:
                     state, metrics, seconds, of_host = self._iterate(state, done)
-                except HostError as error:
+                except (HostError, Interrupted, KeyboardInterrupt) as error:
                     failed = error
                     break
                 done += 1
+                self._done = done
                 rows_of_iterations.append((metrics, seconds, of_host))
                 full = time.perf_counter() - start >= CHUNK_SECONDS
                 if full or done == num_iterations or (every and done % every == 0):
@@ -147,6 +188,7 @@ class HostProgram:
                 raise failed
             rows = [self._row(*each, members.size) for each in rows_of_iterations]
             stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+            self._ended += int(stacked["episodes"].sum())
             yield Chunk(state, done, len(rows), stacked, time.perf_counter() - start)
             if failed:
                 raise failed
@@ -158,6 +200,7 @@ class HostProgram:
             The state, the metrics on the device, the seconds of each part of the iteration, and numbers of the host.
         """
         assert self._collector is not None
+        interrupts.renew()
         rollout: Rollout = self._collector.next()
         before = time.perf_counter()
         groups = rollout.lanes, rollout.rows
@@ -178,6 +221,11 @@ class HostProgram:
         shares = {f"share_{name}": value / whole for name, value in seconds.items()}
         own = {name: np.full(size, value, np.float32) for name, value in {**of_host, **shares}.items()}
         return {name: np.asarray(values)[:size] for name, values in metrics.items()} | own
+
+
+def _count(ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
+    """Counts the episodes that ended in some turns, from the flags ``(terminated, truncated)`` of each."""
+    return sum(int(np.count_nonzero(terminated | truncated)) for terminated, truncated in ends)
 
 
 WARMUP = 2**31 + 4

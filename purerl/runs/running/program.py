@@ -86,6 +86,10 @@ class RunProgram(NamedTuple):
             metrics = {name: _rows(values, chunk.length)[:size].T for name, values in fetched.items()}
             yield chunk._replace(metrics=metrics)
 
+    def under_way(self) -> tuple[int, str]:
+        """Returns that of the unfinished chunk nothing is known."""
+        return 0, ""
+
     def close(self) -> None:
         """Does nothing, because nothing is open."""
 

@@ -132,7 +132,7 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "all_env_steps": int(summed["all_env_steps"]),
         "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
         **joined,
-        "return_mean": float(np.nanmean(scores)) if any(joined["alive_per_seed"]) else None,
+        "return_mean": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
         "return_iqm": aggregates.reported_estimate(scores)._asdict(),
     }
     json_files.write_json(directory / "summary.json", summary)

@@ -36,12 +36,13 @@ from purerl.runs.describing.directory import (
     resume_command,
 )
 from purerl.runs.describing.facts import machine_facts
+from purerl.runs.describing.interrupts import Interrupted
 from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, levels, sweeps
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.runs.running import best, compile_times, resuming, session, warm_start
-from purerl.runs.running.batches import Progress, cut_logs, train_batches
+from purerl.runs.running.batches import Progress, cut_logs, endless, train_batches
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.program import RunProgram, compile_program
@@ -254,7 +255,11 @@ def _train_and_play(run: Run, program: RunProgram | HostProgram, so_far: Progres
     """Does what `_train` does, with the function that evaluates."""
     description, directory, options = run.description, run.directory, run.options
     with interrupts.deferred() as interrupted:
-        trained = train_batches(run, program, so_far, interrupted, plays if options.eval_every else None)
+        try:
+            trained = train_batches(run, program, so_far, interrupted, plays if options.eval_every else None)
+        except Interrupted as signalled:
+            say(run.console, f"interrupted; nothing new to save; resume with: {resume_command(directory)}")
+            return 128 + signalled.number
         over = session.is_interrupted(interrupted)
     diverged = not (any(trained.alive) if run.setup.swept else all(trained.alive))
     if not processes.is_first():
@@ -281,13 +286,19 @@ def _train_and_play(run: Run, program: RunProgram | HostProgram, so_far: Progres
         "mesh": program.chunk.layout.axes,
         **machine_facts(),
     }
+    json_files.write_json(directory / "summary.json", summary)
+    if not trained.ended:
+        say(run.console, endless(run, max(trained.env_steps)))
+    try:
+        with waiting(run.console, "evaluating"):
+            played = {} if over else plays(trained.policy, seconds=trained.evaluation_seconds)
+    except Interrupted as signalled:
+        over, interrupted = True, [signalled.number]
     if over:
-        json_files.write_json(directory / "summary.json", summary)
         say(run.console, f"interrupted and saved; resume with: {resume_command(directory)}")
         return 128 + interrupted[0]
-    played = plays(trained.policy)
     scores = np.where(alive, played["return_per_seed"], np.nan)
-    mean = float(np.nanmean(scores)) if any(alive) else math.nan
+    mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
     summary |= {**played, "return_mean": mean, "return_iqm": aggregates.reported_estimate(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
     json_files.write_json(directory / "summary.json", summary)
