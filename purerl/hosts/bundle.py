@@ -72,8 +72,8 @@ class HostEnv(NamedTuple):
     at which films play. ``recipe`` holds the arguments that `purerl.hosts.making.make` made it from.
     ``pictured(num_envs)`` makes a `Batch` that is drawn; None: ``batch`` does. ``copies`` are the single environments
     of which batches are made (`purerl.hosts.copies`); None: there are none. ``here``: why workers cannot make it;
-    empty: they can. ``paced``: its batches have ``play``. ``notes`` are lines that a user should read
-    once, about what is read otherwise than it is given.
+    empty: they can. ``paced``: its batches have ``play``. ``apart``: each environment can be stepped without the
+    others. ``notes`` are lines that a user should read once, about what is read otherwise than it is given.
     """
 
     name: str
@@ -90,6 +90,7 @@ class HostEnv(NamedTuple):
     copies: Any = None
     here: str = ""
     paced: bool = False
+    apart: bool = True
     notes: tuple[str, ...] = ()
 
 

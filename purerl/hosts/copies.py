@@ -24,10 +24,14 @@ class _Copy(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the copy is for that is looked at: the number of environments of its batch, and whether it is drawn."""
+    """What the copy is for that is looked at: the number of environments of its batch, and whether it is drawn.
+
+    ``workers``: how many workers step them; 0: this process does.
+    """
 
     num_envs: int = 1
     pictures: bool = False
+    workers: int = 0
 
 
 _plan = [Plan()]
@@ -155,6 +159,8 @@ def session() -> Iterator[None]:
             yield
     finally:
         if not _sessions:
+            while at_end:
+                at_end.pop()()
             for copies in list(_all):
                 copies.close_spare()
 
@@ -185,9 +191,9 @@ def remembered() -> dict[Any, Any]:
 
 
 @contextlib.contextmanager
-def planned(num_envs: int = 1, *, pictures: bool = False) -> Iterator[None]:
+def planned(num_envs: int = 1, *, pictures: bool = False, workers: int = 0) -> Iterator[None]:
     """Says what copies are for that are looked at within the context."""
-    _plan.append(Plan(num_envs, pictures))
+    _plan.append(Plan(num_envs, pictures, workers))
     try:
         yield
     finally:
@@ -199,6 +205,8 @@ def plan() -> Plan:
     return _plan[-1]
 
 
+at_end: list[Callable[[], None]] = []
+"""What is called at the end of the outermost `session`."""
 workers: "weakref.WeakSet[Any]" = weakref.WeakSet()
 """The pools of workers that this process has open, which have copies of their own."""
 

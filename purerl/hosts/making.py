@@ -4,6 +4,7 @@ import json
 import re
 import reprlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from purerl.errors import ConfigError
@@ -61,7 +62,8 @@ def found(name: str, params: dict[str, Any]) -> Any:
     if key in known:
         source = known[key][0]
     else:
-        source = _source(name, rest) if host else own(name, rest)
+        here = lambda: _source(name, rest) if host else own(name, rest)
+        source = _seen_by_a_worker(name, rest, here) or here()
         if not isinstance(source, HostEnv | Source):
             return source
         known[key] = source, what
@@ -72,6 +74,30 @@ def found(name: str, params: dict[str, Any]) -> Any:
     if given:
         raise ConfigError(f"env = {name!r}: returns a HostEnv; {given[0]} must be a parameter of the function")
     return source._replace(**more)
+
+
+def _seen_by_a_worker(name: str, params: dict[str, Any], here: Callable[[], Any]) -> Source | None:
+    """Returns the environment as the worker sees it that is to step it; None if workers are not asked for.
+
+    Its rows, which are those of this process, are of the environment that ``here()`` makes.
+    """
+    num_envs, _, workers = copies.plan()
+    seen = ("worker", str(name))
+    if not workers or _here(name, params) or seen in copies.remembered():
+        return None
+    from purerl.hosts import scouts
+
+    fields = scouts.look(name, params, max(1, num_envs // workers))
+    if fields is None:
+        copies.remembered()[seen] = None, None
+        return None
+    made: list[Any] = []
+
+    def rows(num_envs: int, pictures: bool = False) -> Any:
+        made.extend([] if made else [here()])
+        return made[0].rows(num_envs, pictures)
+
+    return Source(**fields, rows=rows)
 
 
 def named(value: Any) -> Given:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from purerl.errors import ConfigError, HostError, printable
-from purerl.hosts import copies, memory, processes
+from purerl.hosts import copies, memory, processes, scouts
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
 from purerl.hosts.processes import Fault, Process
 from purerl.hosts.worker import ENDED, MAP, REFUSED, command
@@ -101,10 +101,14 @@ class Pool:
         self._sent = [0.0] * len(sizes)
         self._workers: list[Process] = []
         self._layout: list[Any] = []
-        self._file = memory.anonymous()
+        scout = scouts.taken(recipe, len(sizes))
+        self._file = scout.memory if scout else memory.anonymous()
         copies.workers.add(self)
         try:
-            for w in range(num_workers):
+            if scout:
+                self._workers.append(scout.process)
+                scout.order(self._share(0))
+            for w in range(len(self._workers), num_workers):
                 self._workers.append(self._start(w))
             for worker in self._workers:
                 self._ready(worker)
@@ -215,11 +219,15 @@ class Pool:
         return processes.answer(self._workers[w], group, self._timeout, lambda: max(sent[group], began[w]))[0]
 
     def _start(self, w: int) -> Process:
+        return processes.start(self._share(w), self._file, len(self._sizes))
+
+    def _share(self, w: int) -> dict[str, Any]:
+        """Returns the fields of the `Share` of a worker, but for the file descriptors."""
         rows = [[group.start, group.stop] for group in self._rows[w]]
         share = {"worker": w, "workers": len(self._rows), **self._recipe._asdict(), "sizes": self._sizes, "rows": rows}
-        share["games"] = list(self._games)
+        share |= {"games": list(self._games), "scout": 0}
         share["first"] = [first + start for first, (start, _) in zip(self._firsts, rows, strict=False)]
-        return processes.start(share, self._file, len(rows))
+        return share
 
     def _ready(self, worker: Process) -> None:
         """Waits until a worker has made its environments, and checks that all layouts are the same."""

@@ -5,10 +5,12 @@ line. Arrays lie in shared memory. It ends when the pipe does, and at once when 
 What environments print goes to the standard error.
 """
 
+import base64
 import contextlib
 import fcntl
 import json
 import os
+import pickle
 import select
 import signal
 import sys
@@ -32,7 +34,8 @@ class Share(NamedTuple):
     It has its number and the number of all workers, the environment, the sizes of all groups, the rows ``[start,
     stop]`` of each group that are its own, the number of its first environment in each, ``games``, and file
     descriptors. ``games`` are the number of episodes that each environment plays and their limit (`Batch.play`); zeros:
-    it plays without end.
+    it plays without end. ``scout`` is the number of environments that it is to look at one for, before it is told its
+    share; 0: it is told already.
     """
 
     worker: int
@@ -43,6 +46,7 @@ class Share(NamedTuple):
     rows: list[list[int]]
     first: list[int]
     games: list[int]
+    scout: int
     memory: int
     inbox: int
     life: int
@@ -75,12 +79,23 @@ def _serve(share: Share) -> None:
     # slow imports, so after `end_with`
     from purerl.errors import ConfigError, one_line, own_code
     from purerl.hosts import copies, memory
-    from purerl.hosts.making import make
+    from purerl.hosts.making import found, make
 
     try:
-        with own_code():
-            env = make(share.name, share.params)
-            batches = [env.batch(stop - start) for start, stop in share.rows]
+        with own_code(), copies.remembering():
+            if share.scout:
+                with copies.planned(share.scout):
+                    described = _described(found(share.name, share.params))
+                os.write(share.replies[0], READY + json.dumps(described).encode() + b"\n")
+                order = _line(share.inbox)
+                if not order:
+                    copies.close_all()
+                    return
+                share = share._replace(**json.loads(order))
+            sizes = [stop - start for start, stop in share.rows]
+            with copies.planned(sizes[0]):
+                env = make(share.name, share.params)
+            batches = [env.batch(size) for size in sizes]
             layout = _layout(env)
     except ConfigError as error:
         _end(share.replies[0], REFUSED, str(error))
@@ -95,6 +110,24 @@ def _serve(share: Share) -> None:
         with contextlib.suppress(Exception):  # of a user's own `HostEnv`
             batch.close()
     copies.close_all()
+
+
+def _described(environment: Any) -> str:
+    """Returns the fields of a `HostEnv` of which there are copies, as text; empty for anything else."""
+    if getattr(environment, "copies", None) is None:
+        return ""
+    fields = "name", "observation_space", "action_space", "num_agents", "legal", "threaded", "fps", "paced", "apart"
+    return base64.b64encode(pickle.dumps({each: getattr(environment, each) for each in fields})).decode()
+
+
+def _line(inbox: int) -> bytes:
+    """Reads a line; empty if the pipe ends."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (more := os.read(inbox, 1)):
+            return b""
+        line += more
+    return line
 
 
 def _layout(env: Any) -> Any:

@@ -147,7 +147,7 @@ def test_what_train_and_eval_make_is_stepped_and_closed(counted):
 @pytest.mark.parametrize("name", ["Once", "OneAlive", "Spawns"])
 def test_one_copy_for_each_worker_and_one_at_all(counted, name):
     assert run(*SMALL, "--env", f"{counted}:{name}", "--workers", "4", "--out", "run") == 0
-    assert_equal(9)  # one is looked at, in this process
+    assert_equal(8)
     Path("count.txt").unlink()
     sys.modules.pop(counted)
     one = [*SMALL, "--num-envs", "1", "--workers", "none", "--out", "run"]
@@ -215,7 +215,7 @@ def test_a_signal_closes_everything(counted, workers):
             break
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    assert_equal(9)
+    assert_equal(8)
 
 
 def test_episodes_are_shared_among_few_copies_and_do_not_depend_on_their_number(counted):

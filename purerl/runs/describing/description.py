@@ -183,7 +183,8 @@ def describe(
     if getattr(options, "diagnostics", False):
         algorithm = algorithm.wrapped(looking)
     try:
-        with copies.planned(getattr(config, "num_envs", 1) * count * options.num_seeds):
+        workers = int(options.workers) if getattr(options, "workers", "").isdecimal() else 0
+        with copies.planned(getattr(config, "num_envs", 1) * count * options.num_seeds, workers=workers):
             env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
