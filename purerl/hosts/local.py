@@ -11,7 +11,8 @@ from purerl.errors import HostError, one_line, raised
 from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
 from purerl.hosts.sound import InvalidData, sound_obs, sound_turn, who
 
-CLOSE_SECONDS = 1.0
+CLOSE_SECONDS = 10.0
+"""Seconds that a thread may take to end its step and to close its environments."""
 
 
 def inline(batch: Batch) -> Stepper:
@@ -57,12 +58,11 @@ def inline(batch: Batch) -> Stepper:
     return Stepper(reset, send, receive, batch.close, play if batch.play else None)
 
 
-def threaded(batch: Batch) -> Stepper:
-    """Returns a `Stepper` that steps ``batch`` in a thread of its own while this thread goes on.
+def threaded(make: Callable[[], Batch]) -> Stepper:
+    """Returns a `Stepper` that steps the batch of ``make`` in a thread of its own while this thread goes on.
 
-    The batch is also reset and closed in that thread. ``receive`` raises what `inline` raises.
+    The batch is also made, reset and closed in that thread. ``receive`` raises what `inline` raises.
     """
-    stepper = inline(batch)
     orders: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
     answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
@@ -94,4 +94,10 @@ def threaded(batch: Batch) -> Stepper:
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
+    orders.put(lambda: inline(make()))
+    try:
+        stepper: Stepper = receive()
+    except BaseException:
+        orders.put(None)
+        raise
     return Stepper(reset, lambda action: orders.put(lambda: step(action)), receive, close)

@@ -1,6 +1,7 @@
 """How the environments of a run are stepped: by this process, a thread of it, or workers."""
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -102,7 +103,13 @@ def seconds_of_step(host: HostEnv, num_envs: int) -> float:
 
 @contextlib.contextmanager
 def opened(
-    host: HostEnv, num_envs: int, how: How, who: Decided, warn: Callable[[str], None], games: tuple[int, int] = (0, 0)
+    host: HostEnv,
+    num_envs: int,
+    how: How,
+    who: Decided,
+    warn: Callable[[str], None],
+    games: tuple[int, int] = (0, 0),
+    elsewhere: bool = False,
 ) -> Iterator[tuple[Stepper, ...]]:
     """Opens ``num_envs`` environments within the context, and gives a `Stepper` for each group.
 
@@ -113,6 +120,7 @@ def opened(
         who: How many workers and groups there are.
         warn: ``warn(line)`` is called for each restart of a worker.
         games: The number of episodes of each environment and their limit, if they are to `Batch.play`.
+        elsewhere: Whether another thread than this one steps them.
 
     Raises:
         ConfigError: As `pool.open` does.
@@ -131,9 +139,11 @@ def opened(
             yield workers.steppers
         return
     with contextlib.ExitStack() as stack:
-        step = local.threaded if who.groups > 1 else local.inline
-        hosts = []
+        threads, hosts = who.groups > 1 or elsewhere, []
+        if threads and host.copies is not None:
+            host.copies.close_spare()  # of this thread
         for size in pool.spread(num_envs, who.groups):
-            hosts.append(step(host.batch(size)))
+            make = functools.partial(host.batch, size)
+            hosts.append(local.threaded(make) if threads else local.inline(make()))
             stack.callback(hosts[-1].close)
         yield tuple(hosts)

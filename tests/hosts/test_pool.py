@@ -77,7 +77,7 @@ def test_workers_equal_a_plain_loop(workers, groups, ahead):
         assert opened.restarts == 0
 
 
-@pytest.mark.parametrize("make", [local.inline, local.threaded])
+@pytest.mark.parametrize("make", [local.inline, lambda batch: local.threaded(lambda: batch)])
 def test_stepping_here_equals_a_plain_loop(make):
     stepper = make(faulty.walk().batch(NUM_ENVS))
     check_equal(rollout([stepper], False))
@@ -85,7 +85,7 @@ def test_stepping_here_equals_a_plain_loop(make):
 
 
 def test_a_thread_goes_on_while_another_steps():
-    stepper = local.threaded(faulty.walk(seconds=0.2).batch(2))
+    stepper = local.threaded(lambda: faulty.walk(seconds=0.2).batch(2))
     stepper.reset(np.arange(2))
     start = time.monotonic()
     stepper.send(np.zeros(2, np.int32))
@@ -95,7 +95,7 @@ def test_a_thread_goes_on_while_another_steps():
     stepper.close()
 
 
-@pytest.mark.parametrize("make", [local.inline, local.threaded])
+@pytest.mark.parametrize("make", [local.inline, lambda batch: local.threaded(lambda: batch)])
 def test_faults_here_are_raised_here(make):
     stepper = make(faulty.walk().batch(2))
     words = {"raise": "raised ValueError", "nan": "not finite", "shape": "invalid data", "dict": "invalid data"}

@@ -114,7 +114,7 @@ def test_double_buffering_is_its_halves_one_after_another(made, members, single)
     """Bit for bit whoever steps them, and within rounding what the whole batch is inferred to do."""
     plain = [Slow(NUM_ENVS), Slow(NUM_ENVS)]
     _, _, (one, other) = collected(made, members, 2, plain, rollouts=2)
-    threads = [local.threaded(ENV.host.batch(NUM_ENVS)) for _ in range(2)]
+    threads = [local.threaded(lambda: ENV.host.batch(NUM_ENVS)) for _ in range(2)]
     _, _, again = collected(made, members, 2, threads, rollouts=2)
     for stepper in threads:
         stepper.close()

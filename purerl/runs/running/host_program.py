@@ -91,9 +91,12 @@ class HostProgram:
         self._given = jax.device_put(filled.given, self.chunk.layout.sharding)
         done = step.number if step else 0
         host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
+        elsewhere = self._ahead > 0
         with breakable:
             steppers = self._open.enter_context(
-                opening.opened(host, num_envs * self.chunk.batch_size, self._how, self.who, self._warn)
+                opening.opened(
+                    host, num_envs * self.chunk.batch_size, self._how, self.who, self._warn, elsewhere=elsewhere
+                )
             )
         actor = Actor(made, self._given, steppers, self._trainer.fleet.env, self._trainer.num_steps, breakable)
         with breakable:
