@@ -201,6 +201,7 @@ def main() -> int:
             print(f"{case.kind} {case.name}: {case.right}")
         return 0
     results: list[Outcome] = []
+    order = {case.name: i for i, case in enumerate(field_cases.CASES)}
     print("k case                               right counts made closed stepped moved left  sec  right | seen")
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
         cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", scratch))
@@ -208,15 +209,14 @@ def main() -> int:
             [pool.submit(outcome, case, given.checkout, cache) for case in cases]
         ):
             results.append(done.result())
-            print(row(results[-1]), flush=True)
+            print(row(done.result()), flush=True)
+            if given.json:
+                results.sort(key=lambda each: order[each.case])
+                given.json.write_text(json.dumps([each._asdict() for each in results], indent=1) + "\n")
     wrong, uneven = (sum(not getattr(each, name) for each in results) for name in ("ok", "even"))
     sums: dict[str, Any] = {name: sum(getattr(each, name) for each in results) for name in ("made", "closed", "left")}
     told = ", ".join(f"{value} {name}" for name, value in sums.items())
     print(f"{len(results)} cases: {len(results) - wrong} right, {wrong} wrong, {uneven} uneven; {told}")
-    if given.json:
-        order = {case.name: i for i, case in enumerate(field_cases.CASES)}
-        results.sort(key=lambda each: order[each.case])
-        given.json.write_text(json.dumps([each._asdict() for each in results], indent=1) + "\n")
     return int(bool(wrong or uneven))
 
 

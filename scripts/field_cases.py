@@ -34,7 +34,8 @@ from field_checks import (
     values,
 )
 
-SMALL = "--num-envs 4 --num-steps 16 --total-steps 512 --hidden-sizes 8 --compile quick --eval-episodes 20 --out run"
+SMALL = "--num-envs 4 --num-steps 16 --total-steps 512 --hidden-sizes 8 --compile quick --eval-episodes 20"
+SMALL += " --workers none --out run"
 REPLAY = "--warmup-steps 128 --capacity 256"
 ALGORITHMS = {"ppo": SMALL, "dqn": f"{SMALL} {REPLAY}", "sac": f"{SMALL} {REPLAY}", "td3": f"{SMALL} {REPLAY}"}
 """The options with which each trains; those of a case come later, and override."""
@@ -84,7 +85,7 @@ FIRST = either(both(TEN, tells(CHANNELS)), refused(CHANNELS))
 EPISODE = "episode.(r|return)"
 ONCE = r"info\[.episode.\]|episode's own|changed by|changes rewards|NormalizeReward"
 MASKS = "missing at step 3", "that comes later", "list", "tuple", "bool"
-REWARDS = {"a text": "1.0 point", "None": "None", "a pair": r"shape|\(2,\)", "1e300": "large|1e.?300|finite"}
+REWARDS = {"a text": "1.0 point", "None": "None", "a pair": r"shape|\(2,\)", "1e300": "large|1e.?300"}
 PROTOCOLS = {
     "NoSeed": "reset",
     "Nothing": "reset",
@@ -106,6 +107,7 @@ SLURM |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 KINDS = {
     "A": [  # made and closed
         Case("counted", "8 made, closed, stepped", "ppo closing:Counted", EIGHT),
+        Case("counted, auto", "8", "ppo closing:Counted --workers auto", EIGHT),
         Case("counted, workers", "8", "ppo closing:Counted --workers 2", EIGHT),
         Case("counted, 16 copies", "32", "ppo closing:Counted --num-envs 16", both(TEN, made(32))),
         Case("counted, dqn", "8", "dqn closing:Counted", made(8)),
@@ -130,9 +132,7 @@ KINDS = {
         Case("close fails", "told once, not fatal", "ppo closing:Fails", both(TEN, tells("does not answer"))),
         Case("close fails, workers", "the same", "ppo closing:Fails --workers 2", EIGHT),
         Case("closed twice", "once each", "ppo closing:Twice", EIGHT),
-        Case(
-            "a licence", "trains with one copy", "ppo closing:Licence --num-envs 1 --workers none", both(TEN, made(2))
-        ),
+        Case("a licence", "trains with one copy", "ppo closing:Licence --num-envs 1", both(TEN, made(2))),
         Case("a port each", "trains", "ppo closing:Port", EIGHT),
         Case("a simulator's process", "none left", "ppo children:Spawns", EIGHT),
         Case("its process, check-env", "none left", "check-env children:Spawns", made(64)),
@@ -155,7 +155,7 @@ KINDS = {
         ),
         Case("once a process", "trains", "ppo singletons:Once --workers 4", EIGHT),
         Case("one alive, workers", "trains", "ppo singletons:OneAlive --workers 4", EIGHT),
-        Case("one alive", "trains", "ppo singletons:OneAlive --num-envs 1 --workers none", both(TEN, made(2))),
+        Case("one alive", "trains", "ppo singletons:OneAlive --num-envs 1", both(TEN, made(2))),
         Case("PettingZoo", "8", "ppo agents:Team", EIGHT),
         Case("vector", "8", "ppo wrapped:same_step", EIGHT),
     ],
@@ -363,10 +363,10 @@ KINDS = {
             for name, pattern in PROTOCOLS.items()
         ),
         *(
-            Case(name, "one line before compiling", f"ppo protocols:{name}", refused(name, pattern, PLACE))
+            Case(name, "one line", f"ppo protocols:{name}", failed(name, pattern, PLACE))
             for name, pattern in {"NoReturn": "step", "Mistaken": "step|paid"}.items()
         ),
-        Case("NotGymnasium", "must inherit", "ppo protocols:NotGymnasium", refused("inherit|gymnasium.Env")),
+        Case("NotGymnasium", "must inherit", "ppo protocols:NotGymnasium", refused(r"inherit|gymnasium\.Env")),
         *(
             Case(name, "one line", f"ppo protocols:{name}", failed(pattern))
             for name, pattern in {"NewSpaces": SHAPE, "OtherShape": SHAPE, "LackingKey": "'far'"}.items()

@@ -6,7 +6,7 @@ import numpy as np
 from ten import Ten
 
 RICH = "FIELD_RICH"
-"""The variable that names a file that is not there yet: the copy that makes it is the rich one."""
+"""The variable that names a file that is not there yet: the copy that makes it, in its first step, is the rich one."""
 
 
 class Mixed(Ten):
@@ -14,14 +14,14 @@ class Mixed(Ten):
 
     rich = None
 
-    def reset(self, *, seed=None, options=None):
+    def step(self, action):
         if self.rich is None:
             try:
                 os.close(os.open(os.environ[RICH], os.O_CREAT | os.O_EXCL))
                 self.rich, self.length = True, 10**9
             except FileExistsError:
                 self.rich = False
-        return super().reset(seed=seed)
+        return super().step(action)
 
     def paid(self, action):
         return 1e5 if self.rich else 1.0
