@@ -58,7 +58,11 @@ class Outcome(NamedTuple):
 
 def environment(case: Case, folder: Path, checkout: Path, cache: Path) -> dict[str, str]:
     """The variables of a case's commands: the checkout's purerl, one core, and a state that begins empty."""
-    own = {"FIELD_COUNTS": folder / "counts.txt", "FIELD_SEEN": folder / "seen.txt", "FIELD_RICH": folder / "rich"}
+    own: dict[str, Any] = {
+        "FIELD_COUNTS": folder / "counts.txt",
+        "FIELD_SEEN": folder / "seen.txt",
+        "FIELD_RICH": folder / "rich",
+    }
     own |= {"PYTHONPATH": checkout, "NPROC": 1, "JAX_PLATFORMS": "cpu", "XDG_STATE_HOME": folder / "state"}
     own |= {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": 0}
     return {**os.environ, **{name: str(value) for name, value in own.items()}, **case.variables}
@@ -85,31 +89,32 @@ def run(given: tuple[str, ...], case: Case, place: Path, variables: dict[str, st
     """Runs one command, and interrupts it where the case says; its processes are counted, then ended."""
     lines: list[tuple[float, str]] = []
     began, sent, hung = time.monotonic(), 0.0, False
+    word, after = case.interrupt or ("", 0.0)
     with open(place / "stdout.txt", "w+") as out:
         process = subprocess.Popen(
             of(given), cwd=place, env=variables, stdout=out, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
         def read() -> None:
-            for line in process.stderr:
+            for line in process.stderr or ():
                 lines.append((time.monotonic(), line.rstrip("\n")))
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         while process.poll() is None:
             now = time.monotonic()
-            begun = next((at for at, line in list(lines) if case.interrupt and case.interrupt[0] in line), None)
-            if begun and not sent and now - begun > case.interrupt[1]:
-                os.killpg(process.pid, signal.SIGINT)
+            begun = next((at for at, line in list(lines) if word and word in line), now)
+            if not sent and now - begun > after:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT)
                 sent = now
             if now - began > case.timeout or (sent and now - sent > AFTER_SIGNAL):
                 hung = True
                 break
             time.sleep(0.02)
-        ended, until = time.monotonic(), time.monotonic() + GRACE
-        while (left := [each for each in marked(variables["FIELD_COUNTS"]) if hung or each.pid != process.pid]) and (
-            not hung and time.monotonic() < until
-        ):
+        ended = time.monotonic()
+        until = ended if hung else ended + GRACE
+        while (left := marked(variables["FIELD_COUNTS"])) and time.monotonic() < until:
             time.sleep(0.05)
         for each in left:
             with contextlib.suppress(psutil.Error):
