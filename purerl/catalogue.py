@@ -2,7 +2,7 @@
 
 import importlib.util
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from purerl.errors import ConfigError
@@ -252,11 +252,15 @@ EXTRAS = {
 }
 """Families of environments that an extra of this package installs, each with the module that must be importable."""
 
+HOSTS = "gymnasium", "envpool", "pettingzoo"
+"""Families of environments that the host steps."""
 HELD_OUT = {"Maze-v0": "purerl.envs.native.mazes:held_out"}
 """Functions that return, by name, levels that no training uses, for the environments that have them."""
 
 STEPS = "max_steps", "max_steps_in_episode"
 """Names of the parameters of environments that are numbers of steps."""
+COUNTS = (*STEPS, "action_repeat", "max_episode_steps", "frame_stack")
+"""Names of parameters that are whole numbers wherever they occur."""
 TEXTS = "game", "opponent", "observation_mask", "randomise", "resets"
 """Names of the parameters that are text.
 
@@ -314,18 +318,51 @@ def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> N
 def check_values(name: str, given: dict[str, Any]) -> None:
     """Raises `ConfigError` with a line for each number among ``given`` that no environment ``name`` can have.
 
-    Whole numbers must fit into int32, others into float32, and a number of steps (`STEPS`) must be whole and at least
-    1. Values that are no Python numbers are not checked.
+    Numbers must be finite, and a number of steps (`STEPS`) must be whole and at least 1. But for environments of the
+    host and a user's own (`is_elsewhere`), whole numbers must fit into int32 and others into float32. Values that are
+    no Python numbers are not checked.
     """
-    problems = []
+    problems, free = [], is_elsewhere(name)
     for parameter, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+        if isinstance(value, int) and not -(2**31) <= value < 2**31 and not free:
             problems.append(f"{parameter} = {value}: must lie in [{-(2**31)}, {2**31})")
-        elif isinstance(value, float) and not abs(value) <= LARGEST:
+        elif isinstance(value, float) and not abs(value) <= LARGEST and not (free and math.isfinite(value)):
             problems.append(f"{parameter} = {value}: must be finite in float32")
-        elif parameter in STEPS and not (value >= 1 and float(value).is_integer()):
+        elif parameter in STEPS and not (value >= 1 and (isinstance(value, int) or value.is_integer())):
             problems.append(f"{parameter} = {value}: must be a whole number >= 1")
     if problems:
         raise ConfigError("\n".join(f"env = {name!r}: {problem}" for problem in problems))
+
+
+def is_elsewhere(name: str) -> bool:
+    """Returns whether an environment is a user's own ``MODULE:FUNCTION``, or of a library that the host steps."""
+    return ":" in name or name.partition("/")[0] in HOSTS
+
+
+def fitted(name: str, given: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns parameters of the environment ``name`` as its own are: a whole number where the default is one.
+
+    Values that are no plain ones, such as tracers, stay as they are, and so do those whose default is no number.
+
+    Raises:
+        ConfigError: Something else is given where the default is a number; a line for each.
+    """
+    fit, problems = dict(given), []
+    for parameter, value in given.items():
+        default = defaults.get(parameter)
+        if not isinstance(default, int | float) or not isinstance(value, _PLAIN):
+            continue
+        if isinstance(value, _NO_NUMBERS) or (isinstance(value, bool) and isinstance(default, float)):
+            kind = "true or false" if isinstance(default, bool) else "a number"
+            problems.append(f"env = {name!r}: {parameter} = {value!r}: must be {kind}, such as {default}")
+        elif type(default) is int and (isinstance(value, bool) or (isinstance(value, float) and value.is_integer())):
+            fit[parameter] = int(value)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return fit
+
+
+_NO_NUMBERS = str, list, tuple, dict, type(None)
+_PLAIN = (*_NO_NUMBERS, bool, int, float)

@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import reprlib
@@ -13,6 +14,34 @@ from types import ModuleType
 from typing import Any
 
 from purerl.errors import RAISED, ConfigError, one_line
+
+_begun: list[str] = []
+"""The working directory in which a command began: at most one."""
+
+
+@contextlib.contextmanager
+def begun_here() -> Iterator[None]:
+    """Has `here` mean, within the context, the working directory of its beginning."""
+    _begun.append(os.getcwd())
+    try:
+        yield
+    finally:
+        _begun.pop()
+
+
+def folder() -> str:
+    """Returns the working directory in which the command began, whatever an environment has made of it since."""
+    return _begun[-1] if _begun else os.getcwd()
+
+
+def here(path: str | Path) -> Path:
+    """Returns the absolute path that a user meant by ``path`` in the `folder`."""
+    return Path(os.path.abspath(os.path.join(folder(), path)))
+
+
+def shown(path: Path) -> str:
+    """Returns a path of `here` as a user may write it: relative to the `folder` if it lies within."""
+    return str(path.relative_to(folder()) if path.is_relative_to(folder()) and str(path) != folder() else path)
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
@@ -78,6 +107,18 @@ class Given(str):
         return given
 
 
+def is_there(name: str) -> bool:
+    """Returns whether the module or file of a name, or the package that holds it, can be found; runs nothing.
+
+    The name is ``MODULE:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE``, also after ``gymnasium/``.
+    """
+    where = name.rpartition(":")[0].removeprefix("gymnasium/")
+    if where.endswith(".py"):
+        return here(where).is_file()
+    top = where.partition(".")[0]
+    return top in sys.modules or importlib.machinery.PathFinder.find_spec(top, [folder(), *sys.path]) is not None
+
+
 def imported(field: str, name: str) -> Any:
     """Imports what ``MODULE:ATTRIBUTE`` or ``FILE.py:ATTRIBUTE`` names, or returns what is `Given`.
 
@@ -109,11 +150,11 @@ def module_of(field: str, name: str, where: str) -> ModuleType:
     Raises:
         ConfigError: If it cannot be imported.
     """
-    if where.endswith(".py") and not Path(where).is_file():
+    if where.endswith(".py") and not here(where).is_file():
         raise ConfigError(f"{field} = {name!r}: there is no file {where}; a module is named without .py")
     try:
-        with _first(os.getcwd()):
-            return _of_file(Path(where).resolve()) if where.endswith(".py") else importlib.import_module(where)
+        with _first(folder()):
+            return _of_file(here(where).resolve()) if where.endswith(".py") else importlib.import_module(where)
     except ImportError as error:
         raise ConfigError(f"{field} = {name!r}: cannot import {where} ({error})") from None
     except RAISED as error:
@@ -158,12 +199,12 @@ def _of_file(path: Path) -> ModuleType:
 def _hidden(where: str, file: str | None, attribute: str) -> str:
     """Returns advice if a module hides a file of the working directory; otherwise an empty text."""
     mine = Path(*where.split(".")).with_suffix(".py")
-    if where.endswith(".py") or not mine.is_file() or (file and Path(file).resolve() == mine.resolve()):
+    if where.endswith(".py") or not here(mine).is_file() or (file and Path(file).resolve() == here(mine).resolve()):
         return ""
     return f"; it hides your {mine}: give ./{mine}:{attribute}, or rename the file"
 
 
-def called(field: str, name: str, function: Callable[..., Any], *args: Any, **params: Any) -> Any:
+def called(field: str, name: str, function: Callable[..., Any], /, *args: Any, **params: Any) -> Any:
     """Calls a user's own ``function``, which ``MODULE:ATTRIBUTE`` names, and returns what it returns.
 
     It raises `ConfigError`, with the error and its place, whatever the function raises, an exit included.

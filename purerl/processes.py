@@ -9,6 +9,7 @@ import collections
 import json
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -25,6 +26,13 @@ AUTO = "auto"
 FORM = (
     "must be auto, or ADDRESS,N,ID such as 10.0.0.1:1234,2,0: where process 0 is, how many there are, and which this is"
 )
+LAUNCHERS = (
+    ("Slurm", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), "SLURM_PROCID", AUTO),
+    ("Open MPI", ("OMPI_COMM_WORLD_SIZE",), "OMPI_COMM_WORLD_RANK", AUTO),
+    ("MPI", ("PMI_SIZE",), "PMI_RANK", "ADDRESS,N,ID"),
+)
+"""Launchers of several processes: their names, the variables with the number of processes, of which the first counts,
+and with that of this one; and the ``--processes`` that joins them."""
 JOIN_SECONDS = 300
 """Seconds that the processes wait for one another at the start."""
 HEARTBEAT = 10
@@ -93,6 +101,22 @@ def check(how: str) -> None:
     """Raises `ConfigError` unless ``how`` is of the form of `FORM`."""
     if how != AUTO:
         _read(how)
+
+
+def beside(environ: Mapping[str, str]) -> str:
+    """Returns a line for a process that a launcher started together with others, if it is to run alone; empty: none.
+
+    Args:
+        environ: The environment variables, by which launchers number their processes.
+    """
+    for launcher, sizes, rank, how in LAUNCHERS:
+        count, number = next((environ[size] for size in sizes if size in environ), ""), environ.get(rank, "")
+        if count.isdecimal() and number.isdecimal() and int(count) > 1:
+            return (
+                f"{launcher} tells of {count} processes, of which this one, number {number}, runs alone; "
+                f"--processes {how} lets them train together"
+            )
+    return ""
 
 
 def begin(how: str, ended: Ended) -> None:

@@ -17,22 +17,21 @@ The commands that compute import the modules that need JAX only after they have 
 help, lists and errors in names answer at once.
 """
 
-import contextlib
 import importlib
 import os
 import re
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Sequence
 
 from purerl import channel
+from purerl.display import output
 from purerl.errors import ConfigError, HostError, one_line, place, printable, raised
 from purerl.hardware import drivers
 from purerl.hosts import copies, leaving
-from purerl.names import choose
+from purerl.names import begun_here, choose
 from purerl.runs.describing import interrupts
 from purerl.version import __version__
 
@@ -41,8 +40,8 @@ EXIT_BAD_INPUT = 2
 EXIT_OUT_OF_MEMORY = 4
 EXIT_IO = 5
 EXIT_TIME = 6
-THREADS_SECONDS = 2.0
-"""Seconds for which the end of a command waits for threads that its environments have left."""
+LEFT_SECONDS = 3.0
+"""Seconds that threads which are left at the end have to end by themselves."""
 
 USAGE = """usage: purerl COMMAND ...
 
@@ -86,8 +85,12 @@ COMMANDS = {
 
 
 def entry(args: Sequence[str] | None = None) -> None:
-    """Runs `main` as the program of a process, which no signal can stop once its exit code is known."""
+    """Runs `main` as the program of a process, which no signal can stop once its exit code is known.
+
+    It ends although threads that an environment has started go on, after `LEFT_SECONDS`.
+    """
     drivers.look_for_none()
+    sys.path[:] = map(os.path.abspath, sys.path)  # "" would follow an environment that changes the working directory
     code = EXIT_OWN_CODE
     try:
         main(args)
@@ -95,25 +98,23 @@ def entry(args: Sequence[str] | None = None) -> None:
         code = ended.code if isinstance(ended.code, int) else code
         if code in [128 + number for number in interrupts.NUMBERS]:
             copies.close_all()
-            sys.stdout.flush()
+            output.end()
             interrupts.leave(code)  # at once: the end of the interpreter may take seconds
         raise
     finally:
         for number in interrupts.NUMBERS:
             signal.signal(number, signal.SIG_IGN)
-        threading.Thread(target=_end_threads, args=(code,), daemon=True).start()
+        output.end()
+        if any(not each.daemon for each in threading.enumerate() if each is not threading.main_thread()):
+            end = threading.Timer(LEFT_SECONDS, _end, (code,))
+            end.daemon = True
+            end.start()
 
 
-def _end_threads(code: int) -> None:
-    """Ends the process if threads that an environment has left keep the interpreter from ending it."""
-    time.sleep(THREADS_SECONDS)
-    main_thread, here = threading.main_thread(), threading.current_thread()
-    if any(not thread.daemon for thread in threading.enumerate() if thread not in (main_thread, here)):
-        copies.close_all()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
+def _end(code: int) -> None:
+    """Ends the process, whatever threads an environment has left."""
+    copies.close_all()
+    os._exit(code)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -123,7 +124,12 @@ def main(args: Sequence[str] | None = None) -> None:
         args: The command and its arguments (default: those of the command line).
     """
     try:
-        with interrupts.leaving(), interrupts.cleaning(leaving.unwound):
+        with (
+            begun_here(),
+            output.command(),
+            interrupts.leaving(),
+            interrupts.cleaning(leaving.unwound),
+        ):
             code = dispatch(list(sys.argv[1:] if args is None else args))
     except ConfigError as error:
         for line in str(error).splitlines():

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.display import output
 from purerl.envs.check_env import examine
 from purerl.errors import ConfigError, own_code
 
@@ -39,11 +40,11 @@ def check_env(args: list[str]) -> int:
         result = examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:
         report = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}
-        print(json.dumps(report, indent=2))
+        output.show(json.dumps(report, indent=2))
         return 2 if result.problems else 0
     if result.problems:
         raise ConfigError("\n".join(f"env = {options.env!r}: {problem}" for problem in result.problems))
-    print("\n".join(_summary(env, result, options)))
+    output.show("\n".join(_summary(env, result, options)))
     return 0
 
 

@@ -1,14 +1,13 @@
 """The commands ``purerl evolve SOCKET``, ``purerl evolve report`` and ``purerl evolve distill``."""
 
-import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.display import output
 from purerl.errors import ConfigError, printable
 from purerl.learned import SOCKET_NAMES
 from purerl.names import choose
@@ -60,11 +59,11 @@ def evolve(args: list[str]) -> int:
         from purerl.population import devices, planning
 
         plan = cost.plan(description, devices.chosen(given.options.num_devices))
-        print(f"{'frames':<24}{plan['frames']:,}")
-        print(f"{'frames a generation':<24}{plan['frames_per_generation']:,}")
-        print(f"{'peak memory':<24}{planning.gigabytes(plan['peak_bytes'])}")
-        print(f"{'speed':<24}{progress.frames_per_second(plan['steps_per_second'])}")
-        print(f"{'hours':<24}{plan['hours']:.3g}")
+        output.show(f"{'frames':<24}{plan['frames']:,}")
+        output.show(f"{'frames a generation':<24}{plan['frames_per_generation']:,}")
+        output.show(f"{'peak memory':<24}{planning.gigabytes(plan['peak_bytes'])}")
+        output.show(f"{'speed':<24}{progress.frames_per_second(plan['steps_per_second'])}")
+        output.show(f"{'hours':<24}{plan['hours']:.3g}")
     return 0
 
 
@@ -125,7 +124,7 @@ def print_report(results: dict[str, Any], as_json: bool) -> int:
     from purerl.store.json_files import finite
 
     if as_json:
-        print(json.dumps(finite(results), indent=2))
+        output.show(json.dumps(finite(results), indent=2))
     else:
         tables.print_report(results)
     return EXIT_DIVERGED if all(row["without"] == results["seeds"] for row in results["rows"]) else 0
@@ -153,7 +152,7 @@ def report_written(socket: str, args: list[str]) -> int:
         limits = "--limit-seconds=0", "--limit-gigabytes=0"
         command = ["evolve", "report", *args, *limits]
         return limited.run(command, name, options.limit_seconds, options.limit_gigabytes)
-    with contextlib.redirect_stdout(sys.stderr), prepared(options):
+    with prepared(options):
         from purerl.meta import written_report
 
         params = parsing.env_params(options.env_params, options.resets)
@@ -181,13 +180,13 @@ def distill(args: list[str]) -> int:
     learned, trust = artefacts.load(run), trusted.memory(options.trust)
     if of_network:
         form = distill_network.artefact(learned, options.hidden_sizes, options.seed, trust=trust, where=run)
-        print(f"explains {form.card['explained_change']:.4f} of what it changes in the algorithm's own function")
+        output.show(f"explains {form.card['explained_change']:.4f} of what it changes in the algorithm's own function")
     else:
         form = distill.artefact(learned, trust=trust, where=run)
-        print(expressions.in_words(form.expression))
+        output.show(expressions.in_words(form.expression))
     try:
         artefacts.save(path, form)
     except OSError as error:
         raise ConfigError(f"out = {str(path)!r}: cannot be written ({error.strerror})") from None
-    print(f"explains {form.card['explained']:.4f} of what was learned; {printable(str(path))}")
+    output.show(f"explains {form.card['explained']:.4f} of what was learned; {printable(str(path))}")
     return 0

@@ -2,7 +2,9 @@
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.display import output
 from purerl.errors import printable
+from purerl.names import shown
 
 
 def export(args: list[str]) -> int:
@@ -17,5 +19,5 @@ def export(args: list[str]) -> int:
 
     with prepared(options):
         path = exporting.export_run(options)
-    print(printable(str(path)))
+    output.show(printable(shown(path)))
     return 0

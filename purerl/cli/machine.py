@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from purerl import catalogue
+from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.runs.describing import interrupts
 
@@ -43,7 +44,9 @@ def ended(words: str, code: int) -> None:
 def prepared(options: "MachineOptions", target: str = "", small: bool = False) -> Iterator[None]:
     """Sets JAX up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
 
-    With ``--processes`` all of them enter and leave together; if one dies, the others end with an error line.
+    From here on the standard output is for `output.show` alone.
+    With ``--processes`` all of them enter and leave together; if one dies, the others end with an error line. Without
+    it, a process that was started as one of several says so.
 
     Args:
         options: The options of the command.
@@ -55,6 +58,8 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
         ConnectionError: The other processes cannot be reached.
         MemoryError: Memory ran out in a computation within.
     """
+    output.divert()
+
     import jax
 
     from purerl import backend, kernels, processes
@@ -65,6 +70,8 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     if together:
         processes.check(together)
         together = "" if jax.distributed.is_initialized() else together  # a sweep of programs prepares each
+    elif hasattr(options, "processes") and (words := processes.beside(os.environ)):
+        print(f"purerl: {words}", file=sys.stderr)
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
     with contextlib.suppress(RuntimeError):  # JAX has computed already in this process

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import math
 import re
 import typing
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from purerl.algos import ALGORITHMS
-from purerl.catalogue import TEXTS
+from purerl.catalogue import COUNTS, TEXTS
 from purerl.errors import ConfigError
 from purerl.names import choose, nearest
 
@@ -386,35 +387,50 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
     )
 
 
-def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, float | str]:
-    """Reads parameters of an environment, such as ``("gravity=9.8",)``, into a dictionary.
+def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, Any]:
+    """Reads parameters of an environment, such as ``("gravity=9.8", "mode=hard")``, into a dictionary.
 
-    Whole numbers stay ints, and values of `TEXTS` text.
+    Values are read by `plain_yaml.value`; those of the names in `TEXTS` are always text, and 1e3 is a whole number for
+    the names in `COUNTS`.
 
     Args:
-        pairs: The parameters, each ``NAME=NUMBER`` or, for names in `TEXTS`, ``NAME=TEXT``.
+        pairs: The parameters, each ``NAME=VALUE``.
         resets: The option of that name, which becomes a parameter (empty: none).
 
     Raises:
         ConfigError: A pair is wrong, a name is given twice, or the option and a parameter contradict each other.
     """
-    params: dict[str, float | str] = {}
+    params: dict[str, Any] = {}
     for pair in pairs:
-        name, _, text = pair.partition("=")
-        value = text if name in TEXTS else _number(pair, text)
+        name, equals, text = pair.partition("=")
+        if not name or not equals:
+            raise ConfigError(f"env_params = {pair!r}: must be NAME=VALUE")
         if name in params:
             raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
+        value = _value(pair, text)
+        if name in TEXTS and not isinstance(value, str):
+            value = text
+        if name in COUNTS and isinstance(value, float) and value.is_integer():
+            value = int(value)
         params[name] = value
     if resets and params.setdefault("resets", resets) != resets:
         raise ConfigError(f"resets = {resets!r}: env_params has resets={params['resets']}; give only one of them")
     return params
 
 
-def _number(pair: str, text: str) -> float:
-    """Reads the number of a ``NAME=NUMBER``."""
+def _value(pair: str, text: str) -> Any:
+    """Reads the value of a ``NAME=VALUE``, which JSON must be able to hold unless it is a number."""
+    import yaml
+
+    from purerl.store import plain_yaml
+
     try:
-        number = float(text)
-    except ValueError:
-        raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
-    whole = number.is_integer() and abs(number) < 2**31 and "." not in text
-    return int(number) if whole else number
+        value = plain_yaml.value(text)
+        if isinstance(value, list | dict) and json.loads(json.dumps(value, allow_nan=False)) != value:
+            raise ValueError("names must be text")
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:80]
+        raise ConfigError(
+            f"env_params = {pair!r}: is not a value of YAML ({reason}); put text in quotes: '\"...\"'"
+        ) from None
+    return value

@@ -123,6 +123,6 @@ def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:
     from purerl.runs.reading import evaluation, levels
     from purerl.store import trusted
 
-    run = evaluation.load(runs[0], trust=trusted.memory(False))
+    run = evaluation.load(runs[0], trust=trusted.memory(False), playing=True)
     name, params = run.saved["env"], run.saved["env_params"]
     return levels.sheet(levels.load(runs[0] / levels.FILE, run.env, name), run.env, name, params)

@@ -19,8 +19,8 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
     """Takes the ranges out of command-line arguments.
 
     A range is a value with a colon or a comma: of one of ``fields`` (``--learning-rate 1e-4:1e-2:log:8``), or of a
-    NAME=RANGE. Values of `TEXTS` are no ranges. If a field is given twice the last value counts, as it does for any
-    flag.
+    NAME=RANGE, where it begins with a number. Values of `TEXTS` are no ranges. If a field is given twice the last value
+    counts, as it does for any flag.
 
     Args:
         args: The arguments.
@@ -50,7 +50,7 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
                 ranges[waiting] = value
             else:
                 rest.append(arg)
-        elif equals and re.fullmatch("[a-zA-Z_]+", option) and option not in TEXTS and re.search("[:,]", value):
+        elif equals and option.isidentifier() and option not in TEXTS and _begins_with_a_number(value):
             if prefix + option in ranges:
                 raise ConfigError(f"env_params = {arg!r}: {option} is given twice")
             ranges[prefix + option] = value
@@ -58,6 +58,15 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
             rest.append(arg)
             waiting = None
     return rest, ranges
+
+
+def _begins_with_a_number(value: str) -> bool:
+    """Returns whether a value with a colon or a comma begins with a number or with nothing; the others are text."""
+    first, *rest = re.split("[:,]", value)
+    try:
+        return bool(rest) and (not first or math.isfinite(float(first)))
+    except ValueError:
+        return False
 
 
 def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

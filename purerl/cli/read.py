@@ -3,13 +3,14 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from purerl import catalogue
 from purerl.algos import ALGORITHMS
 from purerl.catalogue import families, is_installed
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.hosts.libraries import MODULES
 
@@ -21,26 +22,28 @@ def evaluate(args: list[str]) -> int:
 
     options = parsing.parse(EvalOptions, "purerl eval", args, positional=True)
     cfg.check(options)
+    params = parsing.env_params(options.env_params)
 
     if options.levels and options.against:
         raise ConfigError(f"levels = {options.levels!r}: cannot be combined with against = {options.against!r}")
 
-    from purerl.display import tables
+    from purerl.display import progress, tables
     from purerl.runs.reading import evaluation, level_evaluation
     from purerl.store import trusted
     from purerl.store.json_files import finite
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
-        trust = trusted.memory(options.trust)
-        if options.levels:
-            result = level_evaluation.evaluate_run(Path(options.run), options.levels, *how, trust=trust)
-        else:
-            result = evaluation.evaluate_run(
-                Path(options.run), *how, against=options.against, trust=trust, eval_envs=options.eval_envs
-            )
+        run = Path(options.run)
+        given: dict[str, Any] = {"trust": trusted.memory(options.trust), "env_params": params}
+        with progress.waiting(progress.console(), "evaluating"):
+            if options.levels:
+                result = level_evaluation.evaluate_run(run, options.levels, *how, **given)
+            else:
+                more = {**given, "eval_envs": options.eval_envs}
+                result = evaluation.evaluate_run(run, *how, against=options.against, **more)
     if options.json:
-        print(json.dumps(finite(result), indent=2))
+        output.show(json.dumps(finite(result), indent=2))
     elif options.levels:
         tables.print_levels(result)
     else:
@@ -62,7 +65,7 @@ def compare(args: list[str]) -> int:
 
     rows = comparison.compare([Path(run) for run in options.runs])
     if options.json:
-        print(json.dumps(finite(rows), indent=2))
+        output.show(json.dumps(finite(rows), indent=2))
     else:
         tables.print_comparison(rows)
     return 0
@@ -103,10 +106,11 @@ def list_names(args: list[str]) -> int:
     elif family in MODULES:
         from purerl.hosts import making
 
+        output.divert()
         names = lines = making.listed(family)
     else:
         names, lines = catalogue.names(family), _lines(family)
-    print(json.dumps(names, indent=2) if options.json else "\n".join(lines))
+    output.show(json.dumps(names, indent=2) if options.json else "\n".join(lines))
     return 0
 
 

@@ -4,6 +4,7 @@ import json
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.display import output
 
 
 def record(args: list[str]) -> int:
@@ -19,5 +20,5 @@ def record(args: list[str]) -> int:
 
     with prepared(options):
         card = recording.record_run(options, params)
-    print(json.dumps(card, indent=2) if options.json else recording.in_words(options.out, card))
+    output.show(json.dumps(card, indent=2) if options.json else recording.in_words(options.out, card))
     return 0

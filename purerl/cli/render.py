@@ -2,8 +2,10 @@
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.display import output
 from purerl.errors import printable
 from purerl.hosts import copies
+from purerl.names import shown
 
 
 def render(args: list[str]) -> int:
@@ -13,11 +15,12 @@ def render(args: list[str]) -> int:
 
     options = parsing.parse(RenderOptions, "purerl render", args, positional=True)
     cfg.check(options)
+    params = parsing.env_params(options.env_params)
 
     from purerl.runs.reading import rendering
 
     with prepared(options), copies.planned(pictures=True):
-        path, frames, returns = rendering.render(options)
+        path, frames, returns = rendering.render(options, params)
     text = ", ".join(f"{each:.5g}" for each in returns)
-    print(f"{printable(str(path))}: {frames} frames, return {text}")
+    output.show(f"{printable(shown(path))}: {frames} frames, return {text}")
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 from purerl.cli import parsing, programs
 from purerl.cli.machine import is_small, prepared
 from purerl.errors import ConfigError
-from purerl.names import choose
+from purerl.names import choose, here
 
 USAGE = """usage: purerl resume RUN [OPTIONS]
 
@@ -39,7 +39,7 @@ def resume(args: list[str]) -> int:
     from purerl.runs.describing import config_file
     from purerl.store import trusted
 
-    directory, rest = Path(args[0]), args[1:]
+    directory, rest = here(args[0]), args[1:]
     file = config_file.read(directory / config_file.NAME)
     config_file.trusted(file, (), "--trust imports it", trusted.memory("--trust" in rest))
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)

@@ -5,6 +5,7 @@ from typing import Any
 
 from purerl.cli import parsing, programs
 from purerl.cli.machine import is_small, prepared
+from purerl.display import output
 from purerl.names import choose
 
 
@@ -75,14 +76,14 @@ def plan(args: list[str]) -> int:
         plans = [measure.plan(description, given.options) for description in descriptions]
     if given.options.json:
         rows = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
-        print(json.dumps(rows if several else rows[0], indent=2))
+        output.show(json.dumps(rows if several else rows[0], indent=2))
         return 0
     for index, (cost, speed) in enumerate(plans):
         if several:
-            print(f"{'' if index == 0 else chr(10)}program {index}: {programs.in_words(several, index)}")
-        print(planning.in_words(cost))
+            output.show(f"{'' if index == 0 else chr(10)}program {index}: {programs.in_words(several, index)}")
+        output.show(planning.in_words(cost))
         if speed:
-            print(in_words(speed) if isinstance(speed, Forecast) else measure.in_words(speed))
+            output.show(in_words(speed) if isinstance(speed, Forecast) else measure.in_words(speed))
     return 0
 
 

@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from purerl.display import progress, words
+from purerl.display import output, progress, words
 from purerl.display.progress import in_words, say
 from purerl.display.words import STATISTIC, count, interval, shortened
 from purerl.errors import printable
 from purerl.formulas import aggregates
+from purerl.names import shown
 
 WIDTH = 80
 """The columns of a terminal for which tables are made."""
@@ -46,7 +47,7 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
                 f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
                 f"{summary['wall_seconds']:.1f} s",
                 *([", ".join(parts)] if parts else []),
-                str(directory),
+                shown(directory),
             ]
         ),
     )
@@ -78,9 +79,9 @@ def print_evaluation(result: dict[str, Any]) -> None:
         size = len(result["members"])
         agents = f" over {size} agents, {STATISTIC} with its 95 % interval" if size >= aggregates.LEAST else ""
         known = in_words(np.array(result["return_per_seed"]))
-        print(f"return {known}{agents}" if known else "no return: no episode ended")
+        output.show(f"return {known}{agents}" if known else "no return: no episode ended")
     if words := cut_off(result):
-        print(words)
+        output.show(words)
 
 
 FEW_LEVELS = 20
@@ -119,7 +120,7 @@ def print_levels(result: dict[str, Any]) -> None:
     for kind, form in kinds.items():
         of_agents = [float(np.mean(column)) for column in _of_levels(result, kind, shares)]
         values_text = ", ".join(f"{what} {form.format(x)}" for what, x in zip(("mean", *worst), of_agents, strict=True))
-        print(f"{kind}, means over agents: {values_text}")
+        output.show(f"{kind}, means over agents: {values_text}")
 
 
 def _of_levels(result: dict[str, Any], kind: str, shares: list[str]) -> list[list[float]]:
@@ -139,7 +140,7 @@ def print_comparison(comparison: dict[str, Any]) -> None:
             _with_interval(f"{better['value']:.2f}", better, digits=2),
         )
     _print(table)
-    print(EACH)
+    output.show(EACH)
 
 
 def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | None = None, digits: int = 1) -> str:
@@ -162,7 +163,7 @@ def print_ranking(ranking: dict[str, Any]) -> None:
         table.add_row(str(place), *(escape(words.value(row[name])) for name in names), escape(text), worst, str(died))
     _print(table)
     best = ", ".join(f"{name} {words.value(rows[0][name])}" for name in names)
-    print(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")
+    output.show(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")
 
 
 def print_report(report: dict[str, Any]) -> None:
@@ -187,7 +188,7 @@ def print_report(report: dict[str, Any]) -> None:
                 else "no episode ended",
             )
         _print(table)
-    print(
+    output.show(
         f"IQM: {STATISTIC} over {report['seeds']} held-out seeds,\n"
         "with its 95 % bootstrap interval; differences are paired; a training\n"
         "without fitness (it died, or no episode ended) counts as the worst of all"
@@ -207,6 +208,6 @@ def _fitness(estimate: dict[str, Any], without: int, digits: int) -> str:
 
 
 def _print(table: Table) -> None:
-    console = Console()
-    console = console if console.is_terminal else Console(width=WIDTH)
+    console = Console(file=output.results())
+    console = console if console.is_terminal else Console(file=output.results(), width=WIDTH)
     console.print(table)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-from purerl.catalogue import GYMNAX, HELD_OUT, NATIVE, PROBES, check_parameters, check_values, names
+from purerl.catalogue import GYMNAX, HELD_OUT, NATIVE, PROBES, check_parameters, check_values, fitted, names
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
 from purerl.envs.adapters.craftax import from_craftax, make_craftax
@@ -66,7 +66,7 @@ The first takes the rest of the environment's name and its parameters.
 """
 
 
-def make(name: Any, **params: Any) -> Env:
+def make(name: Any, /, **params: Any) -> Env:
     """Makes the environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
     ``name`` may also be what makes the environment: a class, a function, or a specification of Gymnasium's
@@ -201,8 +201,9 @@ def _plain(name: str, params: dict[str, Any]) -> Env:
         return _own(name, params)
     if name in NATIVE or name in PROBES:
         function = _native(name)
-        check_parameters(name, params, inspect.signature(function).parameters)
-        return function(**params)
+        own = inspect.signature(function).parameters
+        check_parameters(name, params, own)
+        return function(**fitted(name, params, {each: own[each].default for each in params}))
     family, _, task = name.partition("/")
     if task and family in _EXTRAS:
         return _EXTRAS[family][0](task, **params)

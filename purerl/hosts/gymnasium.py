@@ -21,14 +21,16 @@ from purerl.names import Given, module_of, nearest
 
 PLUGINS = "ale_py", "minigrid"
 """Packages that register environments when they are imported."""
+MAKE = [each for each in inspect.signature(gymnasium.make).parameters if each not in ("id", "kwargs")]
+"""Parameters that ``gymnasium.make`` itself takes, such as ``max_episode_steps``."""
 _ALE = "ale_py.env:AtariEnv"
 
 
-def registered(name: str, task: str, params: dict[str, Any]) -> Source:
+def registered(name: str, task: str, params: dict[str, Any], steps: int = 0) -> Source:
     """Returns the environment that is registered as ``task``, whose parameters are those of ``gymnasium.make``.
 
-    CartPole is stepped as one array (`purerl.hosts.cartpole`), and one by one with ``vector=0``. `purerl.hosts.atari`
-    says what ``atari=1`` does.
+    Its time limit, if it has one, is made at least ``steps``. CartPole is stepped as one array
+    (`purerl.hosts.cartpole`), and one by one with ``vector=0``. `purerl.hosts.atari` says what ``atari=1`` does.
 
     Raises:
         ConfigError: If a name or a parameter does not exist. The text names the nearest ones.
@@ -47,17 +49,20 @@ def registered(name: str, task: str, params: dict[str, Any]) -> Source:
     spec = spec or gymnasium.spec(task)
     as_array = task in cartpole.TASKS and bool(params.get("vector", 1))
     params = {each: value for each, value in params.items() if each != "vector" or task not in cartpole.TASKS}
+    if steps > (spec.max_episode_steps or steps):
+        params["max_episode_steps"] = steps
     is_ale = spec.entry_point == _ALE
     options, wrap = atari.gymnasium_options(name, params) if is_ale else (params, None)
     _check(name, spec, options)
 
     if as_array:
-        return cartpole.array(name, task, options)
+        own = {each: value for each, value in options.items() if each not in MAKE or each == "max_episode_steps"}
+        return cartpole.array(name, task, own)
 
     def make(**more: Any) -> Any:
         try:
             with quiet():
-                env = gymnasium.make(spec, disable_env_checker=True, **options, **more)
+                env = gymnasium.make(spec, **{"disable_env_checker": True, **options, **more})
                 return wrap(env) if wrap else env
         except RAISED as error:
             raise not_made(name, error) from error
@@ -83,7 +88,21 @@ def single(name: str, make: Callable[..., Any], creator: Any = None, made: Any =
         rows=rows,
         fps=float(metadata(first).get("render_fps") or 30),
         copies=copies,
+        limit=_limit(first),
     )
+
+
+def _limit(env: Any) -> int:
+    """Returns the least number of steps at which a TimeLimit among the wrappers of ``env`` truncates; 0: there is none.
+
+    It is not looked for within a vector environment.
+    """
+    steps = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            steps.append(env._max_episode_steps)
+        env = env.env
+    return min(steps, default=0)
 
 
 def tasks() -> list[str]:
@@ -133,6 +152,5 @@ def _check(name: str, spec: Any, given: Iterable[str]) -> None:
     except RAISED:  # the error is raised again when the environment is created
         return
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        check_parameters(
-            name, given, {*parameters, *(("vector",) if spec.id in cartpole.TASKS else ())} - {"render_mode"}
-        )
+        own = {*parameters, *MAKE, *(("vector",) if spec.id in cartpole.TASKS else ())}
+        check_parameters(name, given, own - {"render_mode"})

@@ -13,7 +13,7 @@ from purerl.hosts.bundle import HostEnv, Recipe
 from purerl.hosts.libraries import MODULES, needs, opened
 from purerl.hosts.own import arguments, is_environment, no_environment, own, parameters
 from purerl.hosts.rows import Source, host_env
-from purerl.hosts.transforms import TRANSFORMS, chosen
+from purerl.hosts.transforms import TRANSFORMS, chosen, steps_within
 from purerl.names import Given, imported
 
 __all__ = ["TRANSFORMS", "arguments", "is_environment", "is_host", "listed", "make"]
@@ -58,11 +58,12 @@ def found(name: str, params: dict[str, Any]) -> Any:
     declared: tuple[str, ...] = () if host else parameters(what)
     transforms = {each: value for each, value in params.items() if each in TRANSFORMS and each not in declared}
     rest = {each: value for each, value in params.items() if each not in transforms}
-    known, key = copies.remembered(), (str(name), id(what), json.dumps(rest, sort_keys=True, default=id))
+    told = str(name), id(what), json.dumps(rest, sort_keys=True, default=id), steps_within(transforms)
+    known, key = copies.remembered(), told
     if key in known:
         source = known[key][0]
     else:
-        here = lambda: _source(name, rest) if host else own(name, rest)
+        here = lambda: _source(name, rest, transforms) if host else own(name, rest)
         source = _seen_by_a_worker(name, rest, here) or here()
         if not isinstance(source, HostEnv | Source):
             return source
@@ -157,7 +158,7 @@ def listed(family: str) -> list[str]:
     return [f"{family}/{task}" for task in tasks]
 
 
-def _source(name: str, params: dict[str, Any]) -> Source:
+def _source(name: str, params: dict[str, Any], transforms: dict[str, Any]) -> Source:
     family, _, task = name.partition("/")
     if family not in MODULES:
         family, task = "gymnasium", name
@@ -165,7 +166,7 @@ def _source(name: str, params: dict[str, Any]) -> Source:
     if family == "gymnasium":
         from purerl.hosts import gymnasium
 
-        return gymnasium.registered(name, task, params)
+        return gymnasium.registered(name, task, params, steps_within(transforms))
     if family == "envpool":
         from purerl.hosts import envpool
 

@@ -4,10 +4,11 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from purerl.catalogue import check_parameters
+from purerl.errors import ConfigError
 from purerl.hosts.bundle import HostEnv
 from purerl.hosts.copies import plan
 from purerl.hosts.drawing import MODE, drawn
@@ -71,6 +72,8 @@ def own(name: str, params: dict[str, Any]) -> Any:
         from purerl.hosts.vectors import vector
 
         return vector(name, make, environment)
+    if is_environment(environment):
+        check_num_envs(name, signature, params)
     if _is(environment, *_AGENTS):
         from purerl.hosts.pettingzoo import parallel as one
     elif _is(environment, *_ENV):
@@ -85,6 +88,17 @@ def no_environment(value: Any) -> str:
     if hasattr(value, "reset") and hasattr(value, "step"):
         return f"; the class {type(value).__name__} has reset and step, but does not inherit from gymnasium.Env"
     return ""
+
+
+def check_num_envs(name: str, signature: Mapping[str, inspect.Parameter], params: dict[str, Any]) -> None:
+    """Raises `ConfigError` if a function of single environments has a ``num_envs`` of its own, which is given 1."""
+    own = signature.get("num_envs")
+    given = own and params.get("num_envs", own.default)
+    if own and given not in (own.empty, None, 1):
+        raise ConfigError(
+            f"env = {name!r}: num_envs = {given!r}: is the number of copies, which purerl gives to functions that"
+            " return a vector environment; this one returns a single environment, so rename its parameter"
+        )
 
 
 _ENV, _VECTOR, _AGENTS = (

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -13,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from typing import Any, NamedTuple
 
+from purerl.hosts import container
 from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, Share
+from purerl.names import folder
 
 GRACE = 1.0
 """Seconds that a worker is given to end by itself, or to report where it is."""
@@ -49,8 +52,12 @@ class Process(NamedTuple):
 
 
 def cores() -> int:
-    """Counts the cores that this process may use; all cores where the system does not say (macOS)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Counts the cores that this process may use; all cores where the system does not say (macOS).
+
+    A container's share of the time of CPUs counts as so many cores, rounded up.
+    """
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return math.ceil(min(there, container.cpus()))
 
 
 def interpreter(module: str, *words: str, env: Mapping[str, str], fds: Sequence[int]) -> subprocess.Popen:
@@ -64,6 +71,7 @@ def interpreter(module: str, *words: str, env: Mapping[str, str], fds: Sequence[
         [sys.executable, "-P", "-m", module, *words],
         stdin=subprocess.DEVNULL,
         env={**env, "PYTHONPATH": path},
+        cwd=folder(),
         pass_fds=fds,
         start_new_session=True,
     )
@@ -187,7 +195,8 @@ def _hang(process: Process, limit: float) -> Fault:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.popen.wait(GRACE)
     kind, place = _last_words(process) or (b"", "")
-    return Fault(f"hangs: no answer within {limit:g} s" + (f" ({place})" if kind == HUNG and place else ""), kind)
+    where = f" ({place})" if kind == HUNG and place else ""
+    return Fault(f"hangs: no answer within {limit:g} s{where}; --worker-timeout gives it more", kind)
 
 
 def _last_words(process: Process) -> tuple[bytes, str] | None:

@@ -41,7 +41,8 @@ class Source(NamedTuple):
     ``pictures``: whether the rows are drawn.
 
     ``apart``: any rows can be begun and stepped without the others. If it is False all step at once, and exactly those
-    that ended are begun. ``paced``: any row can be begun from a seed of its own.
+    that ended are begun. ``paced``: any row can be begun from a seed of its own. ``limit``: the steps after which its
+    own time limit truncates an episode; 0: none is known.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Source(NamedTuple):
     notes: tuple[str, ...] = ()
     copies: Any = None
     paced: bool = True
+    limit: int = 0
 
 
 def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> HostEnv:

@@ -163,7 +163,7 @@ def _is_count(value: Any) -> bool:
 TRANSFORMS: dict[str, tuple[Callable[[Rows, Any], Rows], _Kind]] = {
     "mask_nonfinite": (
         mask_nonfinite,
-        _Kind("the whole number 1", lambda x: type(x) is int and x == 1, True, alone=False),
+        _Kind("1 or true", lambda x: type(x) in (int, bool) and x == 1, True, alone=False),
     ),
     "sticky_actions": (
         sticky_actions,
@@ -198,8 +198,19 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
                 f"{field}: is not supported for a Gymnasium vector environment, which steps all environments together;"
                 " wrap its single environments, or return a single environment"
             )
+        if transform is max_episode_steps and 0 < source.limit < steps_within(given):
+            raise ConfigError(
+                f"{field}: has no effect, since a TimeLimit within the environment ends episodes after {source.limit}"
+                " steps; make that one longer, in the function"
+            )
         steps.append(functools.partial(_put, transform, value))
     return steps
+
+
+def steps_within(given: dict[str, Any]) -> int:
+    """Returns how many steps of the environment within an episode has by the transforms ``given``; 0: any number."""
+    steps, times = (given.get(name) for name in ("max_episode_steps", "action_repeat"))
+    return steps * (times if _is_count(times) else 1) if _is_count(steps) else 0
 
 
 def _put(transform: Callable[[Rows, Any], Rows], value: Any, rows: Rows) -> Rows:

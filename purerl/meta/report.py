@@ -87,7 +87,7 @@ def report(
         raise ConfigError("artefact: its card has no parameters of environments")
     for place in named:
         check_trusted("artefact: env", place, trust, run)
-    if problems := parameter_problems(card["env_params"]):
+    if problems := parameter_problems(card["env_params"], *named):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     params = envs.renamed(card["env_params"], *named)
     places = {place: params if place in named else {} for place in (*named, *held_out)}

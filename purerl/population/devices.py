@@ -13,10 +13,9 @@ import psutil
 from purerl import compat, processes
 from purerl.errors import ConfigError
 from purerl.hardware import absent
+from purerl.hosts import container
 from purerl.hosts.processes import cores
 
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 CPU_FACTS = Path("/proc/cpuinfo")
 CACHE = "~/.cache/purerl"
 """The default folder of compiled programs."""
@@ -134,8 +133,8 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     """Returns the free memory of each of ``devices``, in bytes.
 
     It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
-    group (cgroup), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have there. If
-    the devices are of several processes, it is the least of them, all of which must call it.
+    groups (`hosts.container`), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have
+    there. If the devices are of several processes, it is the least of them, all of which must call it.
     """
     here = [device for device in devices if device.process_index == processes.index()]
     free = _available_bytes(here)
@@ -156,10 +155,8 @@ def _available_bytes(devices: Sequence[jax.Device]) -> int:
         return min(map(absent.memory_bytes, devices))
     if all(s and "bytes_limit" in s for s in stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats)
-    free = psutil.virtual_memory().available
-    if CGROUP_LIMIT.exists() and (limit := CGROUP_LIMIT.read_text().strip()) != "max":
-        free = min(free, int(limit) - int(CGROUP_USED.read_text()))
-    return max(free, 0) // len(devices)
+    free = min(psutil.virtual_memory().available, container.free_bytes())
+    return max(int(free), 0) // len(devices)
 
 
 def use_cache(directory: str | Path = CACHE) -> None:

@@ -95,20 +95,15 @@ def tensorboard(directory: Path, about: dict[str, Any], known: Known) -> Logger:
 def wandb(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     """Opens the folder ``wandb`` in ``directory`` (``pip install 'purerl[wandb]'``), with a run for each process.
 
-    Nothing leaves the machine unless ``WANDB_MODE=online`` is in the environment. ``about`` is the run's config;
-    ``known`` is not used.
+    Nothing leaves the machine unless ``WANDB_MODE=online`` is in the environment, whose variables, such as
+    ``WANDB_PROJECT``, ``WANDB_NAME`` and ``WANDB_DIR``, win. ``about`` is the run's config; ``known`` is not used.
     """
     import wandb
 
     settings = wandb.Settings(symlink=False, console="off", silent=True, x_disable_meta=True, x_disable_stats=True)
-    run = wandb.init(
-        project="purerl",
-        name=directory.name,
-        dir=str(directory),
-        mode=os.environ.get("WANDB_MODE", "offline"),
-        config=about,
-        settings=settings,
-    )
+    ours = {"project": "purerl", "name": directory.name, "dir": str(directory), "mode": "offline"}
+    free = {name: value for name, value in ours.items() if not os.environ.get(f"WANDB_{name.upper()}")}
+    run = wandb.init(**free, config=about, settings=settings)
     for path in directory.joinpath("wandb").rglob("*"):
         if path.is_symlink():  # a run with a symbolic link cannot be resumed
             path.unlink()

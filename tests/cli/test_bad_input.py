@@ -89,7 +89,7 @@ def half_observations():
             [*TRAIN, "--env-params", "randomise=tau"],
             ["env = 'CartPole-v1': randomise = 'tau': must be 1 to 8 different"],
         ),
-        ([*TRAIN, "--env-params", "tau=1:2"], ["env_params = 'tau=1:2': must be NAME=NUMBER"]),
+        ([*TRAIN, "--env-params", "tau=1:2"], ["env = 'CartPole-v1': tau = '1:2': must be a number, such as 0.02"]),
         (
             [*SWEEP, "--env-params", "sticky_actions=0.5,1.5,2.5", "reward_scale=1,2"],
             ["env = 'CartPole-v1': sticky_actions = 1.5: must", "env = 'CartPole-v1': sticky_actions = 2.5: must be a"],

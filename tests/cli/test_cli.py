@@ -290,7 +290,7 @@ def test_policy_in_gymnasium(trained):
         (["train", "ppo", *SHORT, "--seed", "-1"], ["seed = -1"]),
         (["train", "ppo", *SHORT, "--seed", str(2**32)], ["seed = 4294967296"]),
         (["train", "ppo", *SHORT, "--env-params", "gravty=3"], ["gravty", "gravity"]),
-        (["train", "ppo", *SHORT, "--env-params", "gravity"], ["env_params", "NAME=NUMBER"]),
+        (["train", "ppo", *SHORT, "--env-params", "gravity"], ["env_params", "NAME=VALUE"]),
         (["train", "ppo", *SHORT, "--agents-at-once", "-1"], ["agents_at_once = -1"]),
         (["sweep", "ppo", *SHORT], ["nothing to sweep", "LOW:HIGH"]),
         (["sweep", "ppo", *SHORT, "--gamma", "0.9:0.5:lin:3"], ["gamma = '0.9:0.5:lin:3'", "LOW < HIGH"]),

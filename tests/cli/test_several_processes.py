@@ -1,9 +1,12 @@
 """Commands in several processes, over loopback; scripts/several_processes.py does more of it."""
 
 import json
+import re
 
 import pytest
 import several_processes as several
+
+from purerl import processes
 
 TINY = ("--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "8", "--compile", "quick", "--eval-episodes", "2")
 TRAIN = ["train", "a2c", *TINY, "--num-seeds", "2", "--total-steps", "2000", "--checkpoint-seconds", "0"]
@@ -70,3 +73,21 @@ def test_a_sweep_of_programs_goes_on_in_several_processes(tmp_path):
     alone = several.start(["resume", str(one), "--total-steps", "3000"])
     assert [several.ended(process, 100).code for process in (*running, alone)] == [0, 0, 0]
     assert several.different(one, two) == [] and "1/checkpoints/0/46" in several.contents(one)
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        (
+            {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"},
+            "Slurm tells of 4 processes, .* number 2.*--processes auto",
+        ),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, "Slurm tells of 4"),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, "Open MPI tells of 2"),
+        ({"PMI_SIZE": "2", "PMI_RANK": "1"}, "MPI tells of 2.*--processes ADDRESS,N,ID"),
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, "^$"),
+        ({"SLURM_NTASKS": "4"}, "^$"),
+    ],
+)
+def test_a_process_of_several_that_runs_alone_says_so(environ, words):
+    assert re.search(words, processes.beside(environ))

@@ -21,8 +21,8 @@ TIMEOUT = 0.3
 TOLD = {
     "raise": "raised ValueError: the walk broke (faulty.py:",
     "hang": "hangs: no answer within 0.3 s (faulty.py:",
-    "spin": "hangs: no answer within 0.3 s;",
-    "parent": "hangs: no answer within 0.3 s;",
+    "spin": "hangs: no answer within 0.3 s; --worker-timeout gives it more;",
+    "parent": "hangs: no answer within 0.3 s; --worker-timeout gives it more;",
     "kill": "was killed by signal 9 (SIGKILL)",
     "exit": "exited with code 7",
     "sys.exit": "raised SystemExit: bye (faulty.py:",

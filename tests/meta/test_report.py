@@ -135,7 +135,7 @@ def test_published_constants_are_among_those_tuned():
     [
         ({"envs": [["CartPole-v1"]]}, "names no environments"),
         ({"env_params": None}, "has no parameters of environments"),
-        ({"env_params": {"gravity": "x"}}, "its card has env_params: 'gravity' = 'x': must be"),
+        ({"env_params": {"gravity": "x"}}, "env = 'CartPole-v1': gravity = 'x': must be a number"),
         ({"envs": ["this:s"]}, "artefact: env = 'this:s': a file names this module.*--trust imports it"),
         ({"algo": ["ppo"]}, "must name the algorithm and the config"),
         ({"algo": "dqn"}, "has dqn, which has no socket value-loss"),

@@ -88,7 +88,8 @@ def test_wandb_stays_offline_unless_told(tmp_path, monkeypatch):
 
     fake = types.SimpleNamespace(init=init, Settings=lambda **options: options)
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for name in ("MODE", "PROJECT", "NAME", "DIR"):
+        monkeypatch.delenv(f"WANDB_{name}", raising=False)
     with opened(["wandb"], tmp_path, []) as logger:
         logger.write(*POINTS[0])
     assert (
@@ -97,6 +98,9 @@ def test_wandb_stays_offline_unless_told(tmp_path, monkeypatch):
         and options_given["config"] == {"algo": "ppo"}
     )
     assert options_given["settings"]["symlink"] is False and logged == [{"env_steps": 8, **POINTS[0][1]}]
-    monkeypatch.setenv("WANDB_MODE", "online")
+    assert options_given["project"] == "purerl" and options_given["name"] == tmp_path.name
+    options_given.clear()
+    for name in ("MODE", "PROJECT", "NAME"):
+        monkeypatch.setenv(f"WANDB_{name}", "online")
     with opened(["wandb"], tmp_path, []):
-        assert options_given["mode"] == "online"
+        assert {"project", "name", "mode"}.isdisjoint(options_given) and options_given["dir"] == str(tmp_path)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.catalogue import GYMNAX, check_parameters
+from purerl.catalogue import GYMNAX, check_parameters, fitted
 from purerl.envs.adapters.stepping import into
 from purerl.errors import ConfigError
 from purerl.names import nearest
@@ -61,6 +61,8 @@ def make_gymnax(name: str, **params: Any) -> Env:
         arguments = {p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"}
         fields = {field.name for field in dataclasses.fields(env_params)}
         check_parameters(name, params, arguments | fields)
+        defaults = {p.name: p.default for p in signature} | {field: getattr(env_params, field) for field in fields}
+        params = fitted(name, params, defaults)
         constructor = {key: value for key, value in params.items() if key not in fields}
         if constructor:
             environment, env_params = gymnax.make(name, **constructor)

@@ -58,7 +58,7 @@ def number(limits: Range) -> Kind:
     """
 
     def read(value: Any) -> Any:
-        _require(not isinstance(value, bool | str))
+        _require(not isinstance(value, bool | str | list | dict))
         _require(not isinstance(value, int | float) or value in limits)
         return value
 
@@ -76,8 +76,8 @@ def _count(value: Any) -> int:
 
 
 def _switch(value: Any) -> int:
-    _require(type(value) is int and value == 1)
-    return value
+    _require(type(value) in (int, bool) and value == 1)
+    return 1
 
 
 def _indices(value: Any) -> tuple[int, ...]:
@@ -102,6 +102,6 @@ def _ranges(value: Any) -> dict[str, tuple[float, float]]:
 MOST_PARAMETERS = 8
 """The most parameters that `randomise` draws: an environment is made for every corner of their ranges."""
 COUNT = Kind("a whole number >= 1", _count)
-SWITCH = Kind("the whole number 1", _switch)
+SWITCH = Kind("1 or true", _switch)
 INDICES = Kind("different whole numbers >= 0, separated by commas", _indices)
 RANGES = Kind(f"1 to {MOST_PARAMETERS} different NAME:LOW:HIGH with LOW < HIGH, separated by commas", _ranges)

@@ -6,7 +6,6 @@ its default. Files are untrusted input: nothing in them is executed or imported.
 """
 
 import hashlib
-import re
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import yaml
 
 from purerl.errors import ConfigError
 from purerl.names import Trust, check_trusted, nearest
-from purerl.store import json_files, regular_files
+from purerl.store import json_files, plain_yaml, regular_files
 
 FORMAT = 1
 """Format version of the files; other versions are refused."""
@@ -180,29 +179,6 @@ def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust =
 
 def _yaml(path: Path) -> Any:
     try:
-        return _Loader(regular_files.read(path, MOST_BYTES)).get_single_data()
-    except (yaml.YAMLError, RecursionError) as error:
+        return plain_yaml.document(regular_files.read(path, MOST_BYTES))
+    except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not a YAML file ({' '.join(str(error).split())[:200]})") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """A loader of plain data, which refuses aliases and names that occur twice, and reads numbers such as 1e-3.
-
-    With aliases a small file could stand for a huge one.
-    """
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        made = super().construct_mapping(node, deep)
-        if len(made) != len(node.value):
-            raise yaml.YAMLError("a name occurs twice")
-        return made
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)

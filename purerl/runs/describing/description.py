@@ -14,6 +14,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
+from purerl.envs import spaces_only
 from purerl.errors import ConfigError, own_code
 from purerl.hosts import copies
 from purerl.learned import artefacts
@@ -23,7 +24,7 @@ from purerl.runs.describing import datasets, early, file_checks, hosting, shardi
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.describing.swept import MOST_PROGRAMS, config_part, env_part
-from purerl.store import untrusted
+from purerl.store import plain_yaml, untrusted
 from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
 
@@ -54,7 +55,7 @@ class Description(NamedTuple):
     split: dict[str, Any] = {}
 
     @classmethod
-    def of_json(cls, fields: Any, source: str, *, trust: Trust = False) -> "Description":
+    def of_json(cls, fields: Any, source: str, *, trust: Trust = False, env: Env | None = None) -> "Description":
         """Reads the fields of a description from an untrusted file.
 
         Args:
@@ -62,11 +63,12 @@ class Description(NamedTuple):
             source: The path of the file, which lies in the directory of the run. Each line of an error begins with it.
             trust: Whether an algorithm or an environment that is a ``MODULE:ATTRIBUTE`` may be imported. Without it
                 both are refused, and not imported.
+            env: A stand-in for the environment, which is then not made (None: there is none).
 
         Raises:
             ConfigError: If ``fields`` are not the description of a run that is possible.
         """
-        if problems := file_checks.problems(fields, trust, Path(source).parent):
+        if problems := file_checks.problems(fields, trust, Path(source).parent, env):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
         description = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
         return description._replace(env_params=envs.renamed(description.env_params, description.env))
@@ -137,7 +139,7 @@ def _programs(file: ConfigFile) -> dict[str, list[Any]]:
 def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:
     """Returns a config file's parameters for the environments called ``names``, as the options of a command."""
     params = envs.renamed(file.take("env_params", dict, {}), *names)
-    pairs = [f"{name}={value}" for name, value in params.items() if name != "resets"]
+    pairs = [f"{name}={plain_yaml.written(value)}" for name, value in params.items() if name != "resets"]
     return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
 
 
@@ -223,7 +225,8 @@ class Setup(NamedTuple):
     Environments are as the algorithm sees them. ``swept`` in a description maps names to one value for each
     configuration. Of ``S`` seeds, member ``i`` has configuration ``i // S`` and seed ``i % S``, so that all
     configurations share the keys of their seeds; ``labels`` give both, member by member. ``make_learner`` needs no
-    dataset; ``data`` reads the datasets, once.
+    dataset; ``data`` reads the datasets, once. ``spaces`` describes the environment for saved policies
+    (`envs.spaces_only`).
     """
 
     config: Any
@@ -234,10 +237,13 @@ class Setup(NamedTuple):
     members: population.Members
     labels: list[dict[str, int]]
     swept: dict[str, list[float]]
+    spaces: Callable[[], dict[str, Any]]
 
     @classmethod
     @own_code()
-    def of(cls, description: Description, diagnostics: bool = False, begun: PyTree = None) -> "Setup":
+    def of(
+        cls, description: Description, diagnostics: bool = False, begun: PyTree = None, env: Env | None = None
+    ) -> "Setup":
         """Makes the members that ``description`` asks for.
 
         Args:
@@ -245,6 +251,7 @@ class Setup(NamedTuple):
             diagnostics: Whether the trainings also log `diagnostics`.
             begun: The policies that the members begin with, one for all ``[1, ...]`` or one for each ``[P, ...]``
                 (None: new ones).
+            env: A stand-in for the environment, which is then not made (None: there is none).
 
         Raises:
             ConfigError: If learned functions are damaged.
@@ -254,9 +261,11 @@ class Setup(NamedTuple):
         config = read_config(description.algo, description.config)
         trained = algo.wrapped(looking) if diagnostics else algo
 
+        def raw_env(env_params: dict[str, Any] | None = None) -> Env:
+            return env or envs.make(description.env, **{**description.env_params, **(env_params or {})})
+
         def plain_env(env_params: dict[str, Any] | None = None) -> Env:
-            made = envs.make(description.env, **{**description.env_params, **(env_params or {})})
-            return artefacts.environment(learned, made)
+            return artefacts.environment(learned, raw_env(env_params))
 
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return algo.view(config, plain_env(env_params))
@@ -284,7 +293,8 @@ class Setup(NamedTuple):
         )
         which = [{"config": c} if swept else {} for c in range(count)]
         labels = [{**label, "seed": seed} for label in which for seed in seeds]
-        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept)
+        known = functools.cache(lambda: spaces_only.described(raw_env(env_part(swept, 0))))
+        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept, known)
 
     @property
     def host(self) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from purerl import channel, processes
 from purerl.errors import ConfigError, raised
+from purerl.names import shown
 from purerl.runs.describing import interrupts
 from purerl.store import checkpoint
 from purerl.store.lock import LOCK, lock
@@ -105,10 +106,10 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
     """
     there = [path for path in paths if path.exists()]
     if there and not overwrite:
-        raise ConfigError(f"out = {str(there[0])!r}: already exists; --overwrite replaces it")
+        raise ConfigError(f"out = {shown(there[0])!r}: already exists; --overwrite replaces it")
     path, kind = paths[0], "folder" if folder else "file"
     if (path.exists() and path.is_dir() != folder) or (given and not path.parent.is_dir()):
-        raise ConfigError(f"out = {str(path)!r}: must be a {kind} in an existing directory")
+        raise ConfigError(f"out = {shown(path)!r}: must be a {kind} in an existing directory")
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
         raise ConfigError(f"out = {str(path)!r}: cannot be written ({path.parent} is read-only)")
 
@@ -122,7 +123,7 @@ def has_checkpoints(directory: Path) -> bool:
 
 def resume_command(directory: Path) -> str:
     """Returns the command that resumes a run."""
-    return f"purerl resume {shlex.quote(str(directory))}"
+    return f"purerl resume {shlex.quote(shown(directory))}"
 
 
 def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: bool) -> None:
@@ -132,8 +133,8 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
         there = [path for path in directory.iterdir() if not _is_empty(path)]
         if not resume and any(not (overwrite and path.name in names) for path in there):
             raise ConfigError(
-                f"out = {str(directory)!r}: already in use; give a new or empty directory, --overwrite to replace the "
-                "run, or `purerl resume` to continue it"
+                f"out = {shown(directory)!r}: already in use; give a new or empty directory, --overwrite to replace "
+                "the run, or `purerl resume` to continue it"
             )
         for path in directory.rglob("*"):
             if path.is_symlink():

@@ -8,7 +8,6 @@ from typing import Any
 from purerl import config as cfg
 from purerl import envs
 from purerl.algos import ALGORITHMS, read_config
-from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.names import Trust, check_trusted, choose
@@ -35,15 +34,17 @@ LATER = ("target_kl", "convolutions", "max_uses")
 """Settings that runs of earlier versions do not have, and that are off by default."""
 MOST_OF_A_SIZE = 2**16
 """The largest whole number among the parameters of an environment, except for numbers of steps."""
+MOST_VALUES, MOST_TEXT = 1000, 10_000
+"""The most values that a parameter of an environment consists of, and the most characters of them."""
 MOST_CHARACTERS = 300
 """The largest number of characters of a line about what a file holds."""
 
 
-def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
+def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None) -> list[str]:
     """Returns a line for each fault of the description of a run that a file holds.
 
     The checks run in parts, since each needs the one before: faults of a part end the checks. Nothing that the run at
-    ``where`` names is imported, unless ``trust``.
+    ``where`` names is imported, unless ``trust``. The environment is not made if there is a ``stand_in`` for it.
     """
     if not isinstance(fields, dict):
         return ["not the description of a run"]
@@ -53,7 +54,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
         return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
     algo, env, seeds, swept = fields["algo"], fields["env"], fields["seeds"], fields["swept"]
     try:
-        for field in ("algo", "env"):
+        for field in ("algo",) if stand_in else ("algo", "env"):
             check_trusted(field, fields[field], trust, where)
         choose("algo", algo, ALGORITHMS)
         config = read_config(algo, fields["config"])
@@ -62,13 +63,15 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     own = dataclasses.fields(ALGORITHMS[algo].own_config)  # settings of wrappers are newer and off by default
     missing = [field.name for field in own if field.name not in (*fields["config"], *LATER)]
     lines = [f"config lacks {name}" for name in missing] + cfg.problems(config)
-    lines += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
+    lines += parameter_problems(fields["env_params"], env) + _seed_problems(seeds) + _column_problems(swept)
     if not lines and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:
         lines.append(f"seeds and swept: more than {cfg.MEMBERS} agents")
     if lines:
         return lines
-    params = envs.renamed(fields["env_params"], env)
-    env, problem = _environment(env, {**params, **env_part(swept, 0)})
+    if stand_in:
+        env, problem = stand_in, []
+    else:
+        env, problem = _environment(env, {**envs.renamed(fields["env_params"], env), **env_part(swept, 0)})
     extremes = {
         name: [min(column), max(column)] for name, column in swept.items()
     }  # ranges are intervals, so the extremes suffice
@@ -99,22 +102,33 @@ def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[st
         return None, [f"env = {reprlib.repr(name)}: cannot be made ({(str(error).splitlines() or [''])[0]})"]
 
 
-def parameter_problems(params: dict[str, Any]) -> list[str]:
-    """Returns a line for each faulty parameter of an environment in a file.
+def parameter_problems(params: dict[str, Any], *envs: str) -> list[str]:
+    """Returns a line for each faulty parameter in a file of the environments called ``envs``.
 
-    The name must be an identifier other than ``name``, and the value a finite number, or for the names in `TEXTS` a
-    short text. A size that would fill the memory is refused.
+    The name must be an identifier, and the value one that the command line reads: a flag, null, a finite number, a
+    short text, or lists and objects of a few of these. A size that would fill the memory, and a number
+    that float32 or int32 cannot hold, are refused unless it is a user's own environment.
     """
-    problems = []
+    problems, own = [], any(":" in env for env in envs)
     for name, value in params.items():
         entry = f"env_params: {reprlib.repr(name)} = {reprlib.repr(value)}"
-        if name in TEXTS and isinstance(value, str) and len(value) <= MOST_CHARACTERS:
-            continue
-        if not name.isidentifier() or name == "name" or not _is_number(value):
-            problems.append(f"{entry}: must be the name of a parameter and a finite number")
-        elif type(value) is int and abs(value) > MOST_OF_A_SIZE and "steps" not in name:
+        if not name.isidentifier() or not _is_parameter(value, own):
+            problems.append(f"{entry}: must be the name of a parameter and a value of at most {MOST_VALUES} parts")
+        elif not own and "steps" not in name and any(type(x) is int and abs(x) > MOST_OF_A_SIZE for x in _parts(value)):
             problems.append(f"{entry}: a size must not exceed {MOST_OF_A_SIZE}")
     return problems
+
+
+def _parts(value: Any, depth: int = 8) -> list[Any]:
+    """Returns the values that a value of JSON consists of, the names in objects included, as deep as ``depth``."""
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else None
+    return [value] if inner is None or not depth else [part for each in inner for part in _parts(each, depth - 1)]
+
+
+def _is_parameter(value: Any, own: bool) -> bool:
+    parts, number = _parts(value), untrusted.is_number if own else _is_number
+    sound = all(part is None or isinstance(part, bool | str) or number(part) for part in parts)
+    return sound and len(parts) <= MOST_VALUES and sum(map(len, map(str, parts))) <= MOST_TEXT
 
 
 def _is_number(value: Any) -> bool:

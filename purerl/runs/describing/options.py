@@ -61,8 +61,8 @@ class EnvParams:
     """Options of commands that take an environment."""
 
     env_params: tuple[str, ...] = ()
-    """Environment parameters and wrappers, each as NAME=VALUE, such as frame_stack=4. With several environments they
-    apply to all."""
+    """Environment parameters and wrappers, each as NAME=VALUE, such as frame_stack=4, mode=hard or slippery=false.
+    Values are as in YAML. With several environments they apply to all; of a run they replace its own."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -323,7 +323,7 @@ class DistillOptions(Trust):
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalOptions(Printed, Trust, Episodes, MachineOptions):
+class EvalOptions(Printed, Trust, Episodes, EnvParams, MachineOptions):
     """What to evaluate, and how."""
 
     run: str
@@ -409,7 +409,7 @@ class DashboardOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RenderOptions(Trust, Overwrite, Agent, Episodes, MachineOptions):
+class RenderOptions(Trust, Overwrite, Agent, Episodes, EnvParams, MachineOptions):
     """Which agent to render, for how many episodes, and where to write the film."""
 
     run: str

@@ -11,6 +11,7 @@ from jax import export
 
 from purerl import spaces, trees
 from purerl.errors import ConfigError
+from purerl.names import here
 from purerl.runs.describing.directory import EXPORTS, check_out
 from purerl.runs.describing.options import ExportOptions
 from purerl.runs.exports import programs, runner
@@ -100,7 +101,7 @@ def export_run(options: ExportOptions) -> Path:
         ConfigError: If the path may not be written, and as `of_run` and the function that writes the file do; before
             anything is written.
     """
-    path = Path(options.out) if options.out else Path(options.run) / DEFAULTS[options.to]
+    path = here(options.out) if options.out else here(options.run) / DEFAULTS[options.to]
     made = (path, _card_of(path)) if options.to == "stablehlo" else (path,)
     check_out(*made, overwrite=options.overwrite, given=bool(options.out), folder=options.to == "numpy")
     if path.is_symlink():

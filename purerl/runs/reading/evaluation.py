@@ -3,19 +3,21 @@
 import contextlib
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from purerl import backend, population, spaces, trees
-from purerl.display.progress import console, waiting
+from purerl.catalogue import EXTRAS, HOSTS
+from purerl.envs import spaces_only
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, one_line, own_code, place
 from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
-from purerl.names import Trust
+from purerl.names import Trust, check_trusted, here, is_there
 from purerl.population import layouts
 from purerl.population.layouts import spread
 from purerl.runs.describing.description import Description, Setup
@@ -31,42 +33,73 @@ EVALUATION_SALT = 2**31
 
 
 class Run(NamedTuple):
-    """A trained run, read back. ``policy`` has a leading axis of agents ``[P]``, in the order of ``setup.labels``."""
+    """A trained run, read back. ``policy`` has a leading axis of agents ``[P]``, in the order of ``setup.labels``.
+
+    ``missing`` says why the environment itself is missing and nothing can be played: ``env`` then has its spaces alone.
+    Empty: it is there.
+    """
 
     saved: dict[str, Any]
     setup: Setup
     env: Env
     learner: Learner
     policy: PyTree
+    missing: str = ""
 
 
-def load(directory: str | Path, *, trust: Trust = False) -> Run:
+def load(
+    directory: str | Path,
+    *,
+    trust: Trust = False,
+    env_params: Mapping[str, Any] = MappingProxyType({}),
+    playing: bool = False,
+) -> Run:
     """Reads the policies of a run directory, which is untrusted.
 
     ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), Situation(obs, run.learner.init_carry(B)), key)``
-    acts as agent ``i`` does in observations ``[B, ...]``.
+    acts as agent ``i`` does in observations ``[B, ...]``. For that the environment itself need not be there, such as
+    the module of a user's own: its spaces are saved.
 
     Args:
         directory: The run directory.
         trust: Whether an algorithm or an environment of the user's own, a ``MODULE:ATTRIBUTE``, may be imported; a run
             that names one is refused otherwise.
+        env_params: Parameters of the environment in place of those of the run.
+        playing: Whether the environment must be there.
 
     Raises:
         ConfigError: There are no policies; or they are damaged; or the directory holds a sweep over several programs;
-            or the run is refused.
+            or the run is refused; or the environment has other spaces with ``env_params``.
     """
-    path = Path(directory) / policies.DESCRIPTION
+    path, files = Path(directory) / policies.DESCRIPTION, here(directory)
     if parts := sweeps.parts(Path(directory)):
         raise ConfigError(f"{directory}: is a sweep of several programs; name one of {parts[0]} to {parts[-1]}")
     saved = policies.load_description(Path(directory))
-    description = Description.of_json(saved, str(path), trust=trust)
+    written, swept = dict(saved), saved.get("swept")
+    if env_params and isinstance(saved.get("env_params"), dict) and isinstance(swept, dict):
+        if twice := ", ".join(name for name in env_params if name in env_part(swept)):
+            raise ConfigError(f"env_params: {twice}: is swept in {directory}, whose agents have values of their own")
+        saved = {**saved, "env_params": {**saved["env_params"], **env_params}}
+    stand_in, why = None, ""
+    try:
+        description = Description.of_json(saved, str(path), trust=trust)
+    except ConfigError as error:
+        if playing or env_params or not _is_missing(saved, trust, Path(directory), str(error)):
+            raise
+        why = str(error).splitlines()[0]
+        if ":" in saved["env"] and not is_there(saved["env"]):
+            why = f"{path}: env = {saved['env']!r}: its module cannot be found"
+        stand_in = spaces_only.stand_in(saved["env"], saved["spaces"], why)
+        description = Description.of_json(saved, str(path), trust=trust, env=stand_in)
     size = len(description.seeds) * len(next(iter(description.swept.values()), [0]))
     members = saved.get("members")
     if type(members) is not int or not 1 <= members <= size:
         raise ConfigError(f"{path}: members = {reprlib.repr(members)}: must be a whole number in [1, {size}]")
     try:
-        policy = policies.load_policy(Path(directory), saved, shapes(description, members))
-        setup = Setup.of(description).first(members)
+        setup = Setup.of(description, env=stand_in).first(members)
+        if env_params:
+            _check_spaces(saved, setup)
+        policy = policies.load_policy(files, written, shapes(description, members, stand_in))
         env = setup.make_env(env_part(setup.swept, 0))
         learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
     except ConfigError as error:
@@ -77,7 +110,36 @@ def load(directory: str | Path, *, trust: Trust = False) -> Run:
             raise ConfigError(f"{path}: your code raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: the run cannot be rebuilt ({reason[:200]})") from error
-    return Run(saved, setup, env, learner, policy)
+    return Run(saved, setup, env, learner, policy, why)
+
+
+def _is_missing(saved: dict[str, Any], trust: Trust, where: Path, error: str) -> bool:
+    """Returns whether the module or the library of a run's environment is missing, and its spaces are saved.
+
+    A module of the user's own that is there must be trusted, and its import must fail. ``error`` is what was raised.
+    """
+    name = saved.get("env")
+    if not saved.get("spaces") or not isinstance(name, str):
+        return False
+    if ":" not in name:
+        return name.partition("/")[0] in (*HOSTS, *EXTRAS)
+    if not is_there(name):
+        return True
+    try:
+        check_trusted("env", name, trust, where)
+    except ConfigError:
+        return False
+    return "cannot import" in error
+
+
+def _check_spaces(saved: dict[str, Any], setup: Setup) -> None:
+    """Raises `ConfigError` if an environment has other spaces than it had in the training, as far as they are saved."""
+    now, were = setup.spaces(), saved.get("spaces") or {}
+    for part in spaces_only.differences(were, now)[:1]:
+        raise ConfigError(
+            f"env_params: with these {saved['env']} has {spaces_only.in_words(part, now[part])}, "
+            f"but the policy was trained with {spaces_only.in_words(part, were[part])}"
+        )
 
 
 class Agent(NamedTuple):
@@ -88,6 +150,7 @@ class Agent(NamedTuple):
     - ``env_params``: all parameters of the environment that it was trained in.
     - ``env``: that environment.
     - ``learner``, ``policy``: the learner and the policy that it acts by.
+    - ``missing``: as in a `Run`.
     """
 
     saved: dict[str, Any]
@@ -96,20 +159,30 @@ class Agent(NamedTuple):
     env: Env
     learner: Learner
     policy: PyTree
+    missing: str = ""
 
 
-def agent(directory: str | Path, number: int, *, trust: Trust = False) -> Agent:
+def agent(
+    directory: str | Path,
+    number: int,
+    *,
+    trust: Trust = False,
+    env_params: Mapping[str, Any] = MappingProxyType({}),
+    playing: bool = False,
+) -> Agent:
     """Reads an agent of a run directory.
 
     Args:
         directory: The run directory.
         number: The number of the agent.
         trust: As for `load`.
+        env_params: As for `load`.
+        playing: As for `load`.
 
     Raises:
         ConfigError: The run cannot be read (`load`), or it has no such agent.
     """
-    run = load(directory, trust=trust)
+    run = load(directory, trust=trust, env_params=env_params, playing=playing)
     size = run.setup.members.size
     if number >= size:
         raise ConfigError(f"agent = {number}: {directory} has agents 0 to {size - 1}")
@@ -121,16 +194,17 @@ def agent(directory: str | Path, number: int, *, trust: Trust = False) -> Agent:
         run.setup.make_env(params),
         run.setup.make_learner(**trees.take(run.setup.members.given, number)),
         trees.take(run.policy, number),
+        run.missing,
     )
 
 
-def shapes(description: Description, members: int) -> PyTree:
+def shapes(description: Description, members: int, env: Env | None = None) -> PyTree:
     """Returns the shapes of the policies ``[members, ...]`` of a run.
 
-    Nothing is allocated, whatever sizes the description names.
+    Nothing is allocated, whatever sizes the description names. ``env`` is as for `Setup.of`.
     """
     first = {name: column[:1] for name, column in description.swept.items()}
-    setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first))
+    setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first), env=env)
 
     def fresh(key: Key) -> PyTree:
         learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
@@ -172,7 +246,7 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
         raise ConfigError(f"against = {against!r}: {run.saved['algo']} on {run.saved['env']} has one agent")
     if against == RANDOM:
         return Rivals(lambda env, policy: random_player(env), ())
-    other = load(against, trust=trust)
+    other = load(against, trust=trust, playing=True)
     same = other.saved["env"] == run.saved["env"] and spaces.struct(other.env.observation_space) == spaces.struct(
         env.observation_space
     )
@@ -190,6 +264,7 @@ def evaluate_run(
     *,
     against: str = "",
     trust: Trust = False,
+    env_params: Mapping[str, Any] = MappingProxyType({}),
     eval_envs: int = 0,
 ) -> dict[str, Any]:
     """Plays the policies of a run directory, which is only read, and returns each member's results.
@@ -201,6 +276,7 @@ def evaluate_run(
         seed: The episodes follow from it and the members' keys.
         against: The players of the other agents (`rivals`); empty: the policies play all agents.
         trust: As for `load`.
+        env_params: As for `load`.
         eval_envs: The largest number of host environments that a member plays in (0: as many as it was trained in).
 
     Returns:
@@ -209,19 +285,17 @@ def evaluate_run(
     Raises:
         ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`).
     """
-    run = load(directory, trust=trust)
+    run = load(directory, trust=trust, env_params=env_params, playing=True)
     others = rivals(run, against, trust=trust) if against else None
-    with (
-        own_code(run.saved["algo"]),
-        waiting(console(), "evaluating"),
-        contextlib.closing(Venue(eval_envs or run.setup.config.num_envs)) as venue,
-    ):
+    copies = eval_envs or run.setup.config.num_envs
+    with own_code(run.saved["algo"]), contextlib.closing(Venue(copies)) as venue:
         played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed)
     return {
         "run": str(directory),
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
         "members": run.setup.labels,
         "episodes": episodes,
+        **({"env_params": run.saved["env_params"]} if env_params else {}),
         **played,
     }
 

@@ -1,6 +1,8 @@
 """The evaluation of a run's policies in chosen levels: the results in each level, and in the worst of them."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -25,7 +27,14 @@ SHARES = (0.01, 0.05, 0.1)
 
 
 def evaluate_run(
-    directory: Path, levels: str, episodes: int, max_steps: int, seed: int, *, trust: Trust = False
+    directory: Path,
+    levels: str,
+    episodes: int,
+    max_steps: int,
+    seed: int,
+    *,
+    trust: Trust = False,
+    env_params: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Plays the policies of a run, which is only read, in each of some levels.
 
@@ -36,6 +45,7 @@ def evaluate_run(
         max_steps: The number of steps after which an episode is cut off.
         seed: The episodes follow from it and the members' keys.
         trust: As for `evaluation.load`.
+        env_params: As for `evaluation.load`.
 
     Returns:
         The results, which can be written as JSON. ``return_per_level`` and, where episodes can be solved,
@@ -45,7 +55,7 @@ def evaluate_run(
     Raises:
         ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`levels.chosen`).
     """
-    run = load(directory, trust=trust)
+    run = load(directory, trust=trust, env_params=env_params, playing=True)
     chosen = chosen_levels.chosen(levels, run.env, run.saved["env"])
     with own_code(run.saved["algo"]):
         episodes_of_levels = play(run, chosen, episodes, max_steps, seed)

@@ -12,7 +12,7 @@ from purerl.envs import agents
 from purerl.errors import ConfigError, printable
 from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
-from purerl.names import called, imported
+from purerl.names import called, here, imported
 from purerl.replay.fixed import dataset_problems
 from purerl.runs.describing.directory import check_out
 from purerl.runs.describing.environments import checked
@@ -55,13 +55,13 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
 
     Args:
         options: The options of the command.
-        env_params: The parameters of the environment.
+        env_params: The parameters of the environment; of a run, those in place of its own.
 
     Raises:
         ConfigError: The options are not possible, before anything is played; or the player's actions are not in the
             environment's action space.
     """
-    path = Path(options.out)
+    path = here(options.out)
     check_out(path, overwrite=options.overwrite)
     if options.who == RANDOM or (":" in options.who and not Path(options.who).is_dir()):
         cast = _of_function(options, env_params)
@@ -94,9 +94,10 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
 
 def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player of an agent of a run, in the environment that it was trained in."""
-    if options.env or env_params:
+    if options.env:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
-    agent = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
+    given: dict[str, Any] = {"trust": trusted.memory(options.trust), "env_params": env_params}
+    agent = evaluation.agent(options.who, options.agent, **given, playing=True)
     about = {"run": Path(options.who).name, **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
     copies = agent.saved["config"].get("num_envs", COPIES)
@@ -127,7 +128,7 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
 
 def in_words(path: str, card: dict[str, Any]) -> str:
     """Formats the card of the dataset at ``path`` as text."""
-    size, returns = Path(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
+    size, returns = here(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
     played = f"{card['episodes']} episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
     scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
     return f"{printable(path)}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"

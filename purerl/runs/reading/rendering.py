@@ -20,6 +20,7 @@ from purerl.errors import ConfigError
 from purerl.hosts import local
 from purerl.hosts.bundle import Turn
 from purerl.loops.evaluation import player, playing
+from purerl.names import here
 from purerl.runs.describing.directory import FILMS, check_out
 from purerl.runs.describing.options import RenderOptions
 from purerl.runs.reading import evaluation
@@ -56,8 +57,12 @@ class Played(NamedTuple):
     last: Moment | None = None
 
 
-def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
+def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, list[float]]:
     """Writes the film that ``options`` ask for.
+
+    Args:
+        options: The options of the command.
+        env_params: Parameters of the environment in place of those of the run.
 
     Returns:
         Its path, the number of its pictures, and the return of each episode, of several agents their mean.
@@ -65,10 +70,11 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
     Raises:
         ConfigError: The options are not possible. Nothing is played.
     """
-    path = Path(options.out) if options.out else Path(options.run) / FILMS[0]
+    path = here(options.out) if options.out else here(options.run) / FILMS[0]
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
-    agent = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
+    given: dict[str, Any] = {"trust": trusted.memory(options.trust), "env_params": env_params}
+    agent = evaluation.agent(options.run, options.agent, **given, playing=True)
     host = _Filmed(agent) if agent.env.host else None
     drawing = (
         host.drawing if host else drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)

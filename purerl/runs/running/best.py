@@ -25,13 +25,13 @@ class Best:
 
     def __init__(self, directory: Path, description: Description, setup: Setup, console: Console):
         """Continues with what the folder holds; if it is damaged, begins anew and prints a line about it."""
-        self._directory, self._description = directory / FOLDER, description
+        self._directory, self._description, self._spaces = directory / FOLDER, description, setup.spaces
         self._policy: PyTree = None
         self._returns = np.full(0, -np.inf)
         self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
         if self._directory.exists():
             try:
-                best = evaluation.load(self._directory, trust=True)
+                best = evaluation.load(self._directory, trust=True, playing=True)
                 returns = best.saved["best_return_per_seed"]
                 self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
                 self._policy = jax.tree.map(np.array, best.policy)
@@ -75,5 +75,5 @@ class Best:
         if not processes.is_first():
             return
         self._directory.mkdir(exist_ok=True)
-        about = {"members": len(self._returns), "best_return_per_seed": self._returns}
+        about = {"members": len(self._returns), "best_return_per_seed": self._returns, "spaces": self._spaces()}
         save_policy(self._directory, self._policy, {**self._description._asdict(), **about})

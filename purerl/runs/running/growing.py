@@ -14,6 +14,7 @@ from purerl import population, trees
 from purerl.display.progress import say
 from purerl.errors import ConfigError
 from purerl.learners.parts import surgery
+from purerl.names import here
 from purerl.runs.describing import config_file
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.description import Description, Setup
@@ -84,7 +85,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
     Raises:
         ConfigError: The old run has no sound checkpoint, or the networks cannot grow. Nothing is left behind.
     """
-    source, target = Path(request.run), Path(request.out or f"{request.run.rstrip('/')}-grown")
+    source, target = here(request.run), here(request.out or f"{request.run.rstrip('/')}-grown")
     if target.resolve() == source.resolve():
         raise ConfigError(f"out = {str(target)!r}: is the run that grows; must be another directory")
     if target.is_symlink():
@@ -151,7 +152,8 @@ def _write(run: Run, source: Path, steps: list[checkpoint.CheckpointStep], batch
         checkpoint.save(run.directory / CHECKPOINTS / str(index), step.number, state, about)
         policies.append(jax.device_get(jax.vmap(run.setup.trainer.learner.policy)(state.learner)))
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    save_policy(run.directory, policy, {**run.description._asdict(), "members": trees.length(policy)})
+    about = {"members": trees.length(policy), "spaces": run.setup.spaces()}
+    save_policy(run.directory, policy, {**run.description._asdict(), **about})
 
 
 def _grown(setup: Setup, members: population.Members, step: checkpoint.CheckpointStep, like: TrainState) -> TrainState:

@@ -20,6 +20,7 @@ from purerl.display.progress import console, say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
+from purerl.names import here
 from purerl.population import devices
 from purerl.runs.describing import config_file, hosting, interrupts, sharding
 from purerl.runs.describing.description import Description, Setup
@@ -119,7 +120,7 @@ def train(
 
 def place(options: Any, name: str) -> Path:
     """Returns the directory of a new run: the one of the options, or one with its ``name`` and the time."""
-    return Path(options.out or processes.from_first(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
+    return here(options.out or processes.from_first(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
@@ -265,7 +266,7 @@ def _train_and_play(run: Run, program: RunProgram | HostProgram, so_far: Progres
     if not processes.is_first():
         return 128 + interrupted[0] if over else EXIT_DIVERGED if diverged else 0
     setup, alive = run.setup.first(len(trained.alive)), trained.alive
-    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
+    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive), "spaces": setup.spaces()})
     if trained.buffer is not None:
         about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
         try:
