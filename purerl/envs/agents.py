@@ -127,9 +127,13 @@ def joint(env: Env, previous: bool = False) -> Env:
         return env_state, view(obs, jnp.asarray(nothing), env_state.present if apart else ())
 
     def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        env_state, made = game.step(noise, env_state, action[0] if alone else action)
-        over, cut = jnp.all(made.game_over), jnp.any(made.truncated)
         did = action + 1 if previous else jnp.asarray(nothing)
+        action = action[0] if alone else action
+        if apart:
+            env_state, made = seats.advance(env, noise, env_state, action)
+        else:
+            env_state, made = env.step(noise, env_state, action)
+        over, cut = jnp.all(made.game_over), jnp.any(made.truncated)
         # Those whom the end of the game cut off have a value there.
         next_obs = view(made.next_obs, did, env_state.present | (made.truncated & over) if apart else ())
         info = {name: jnp.mean(made.info[name]) for name in env.info_names}

@@ -60,7 +60,7 @@ def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet
         env_state, made = jax.vmap(game.step)(noise[0], env_state, action)
         last = made.game_over if num_agents == 1 else made.game_over[:, 0]
         env_state, obs = begins.renew(noise[1], last, (env_state, made.next_obs))
-        return env_state, obs, seats.own(made)._replace(info=told(made))
+        return env_state, obs, made._replace(info=told(made))
 
     def told(made: Step) -> PyTree:
         """Returns the numbers of `Env.info_names`, as float32 of the shape of rewards; ``()`` without any."""

@@ -50,23 +50,31 @@ def from_host(host: HostEnv) -> Env:
 
     A level is the first observation of an episode, ``noise`` is the `Step` that the host's step resulted in, and
     ``step`` returns it; wrappers act on both as on those of any environment. What is drawn are zeros of their shapes.
+    The state is who of several agents acts next, if the host tells it.
     """
     space, agents = space_of(host.observation_space), host.num_agents
     lead = () if agents == 1 else (agents,)
     like: Any = spaces.struct(space)
+    like = (like, jax.ShapeDtypeStruct((), bool)) if host.seats else like
 
     def levels(key: Key, shape: tuple[int, ...]) -> PyTree:
         return jax.tree.map(lambda x: jnp.zeros((*shape, *lead, *x.shape), x.dtype), like)
 
     def begin(level: PyTree) -> tuple[PyTree, PyTree]:
-        return (), level
+        return (level[1], level[0]) if host.seats else ((), level)
 
     def noise(key: Key, shape: tuple[int, ...]) -> Step:
         flags = jnp.zeros((*shape, *lead), bool)
         return Step(levels(key, shape), jnp.zeros((*shape, *lead), jnp.float32), flags, flags)
 
     def step(noise: Step, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        return env_state, noise
+        if agents == 1:
+            return env_state, noise
+        made = noise._replace(over=jnp.broadcast_to(jnp.all(noise.last), (agents,)))
+        if not host.seats:
+            return env_state, made
+        next_obs, present = noise.next_obs
+        return present, made._replace(next_obs=next_obs)
 
     mask = host.legal
     return Env(
@@ -81,6 +89,7 @@ def from_host(host: HostEnv) -> Env:
         num_agents=agents,
         partly_observed=host.partly_observed,
         host=host,
+        present=(lambda env_state: env_state) if host.seats else None,
     )
 
 

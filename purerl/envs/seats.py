@@ -27,8 +27,8 @@ def seated(env: Env) -> Env:
     """Returns ``env`` with steps that say who was in the game, and when it is over; itself unless agents end `apart`.
 
     In a step that an agent takes while it is out of the game ``present`` is False and it ``terminated``, so that
-    neither estimates nor memories reach from one of its episodes to the next. An agent that leaves without a flag, or
-    is in the game when it is over, was truncated.
+    neither estimates nor memories reach from one of its episodes to the next. It is paid nothing then, but in the step
+    in which it comes. An agent that leaves without a flag, or is in the game when it is over, was truncated.
     """
     if not apart(env):
         return env
@@ -38,23 +38,20 @@ def seated(env: Env) -> Env:
         return Seated(inner, env.present(inner) if env.present else jnp.ones(env.num_agents, bool)), obs
 
     def step(noise: PyTree, env_state: Seated, action: Array) -> tuple[Seated, Step]:
-        inner, made = env.step(noise, env_state.inner, action)
-        was = env_state.present
-        there = env.present(inner) if env.present else was & ~made.last
-        over = ~jnp.any(there) if isinstance(made.over, tuple) else jnp.any(made.over)
-        cut = made.truncated | (~made.terminated & (~there | over))
-        return Seated(inner, there), made._replace(
-            terminated=made.terminated | ~was,
-            truncated=cut & was,
-            present=was,
-            over=jnp.broadcast_to(over, was.shape),
-        )
+        after, made = advance(env, noise, env_state, action)
+        return after, made._replace(reward=jnp.where(env_state.present | after.present, made.reward, 0.0))
 
     keep = env.keep
     seated_keep = keep and (lambda before, begun: begun._replace(inner=keep(before.inner, begun.inner)))
     return env._replace(begin=begin, step=step, keep=seated_keep, present=None, ends_together=True)
 
 
-def own(made: Step) -> Step:
-    """Returns a step with reward 0 for agents that were out of the game."""
-    return made if isinstance(made.present, tuple) else made._replace(reward=jnp.where(made.present, made.reward, 0.0))
+def advance(env: Env, noise: PyTree, env_state: Seated, action: Array) -> tuple[Seated, Step]:
+    """Steps an environment whose agents end `apart`, as `seated` does, with all rewards that it pays."""
+    inner, made = env.step(noise, env_state.inner, action)
+    was = env_state.present
+    there = env.present(inner) if env.present else was & ~made.last
+    over = ~jnp.any(there) if isinstance(made.over, tuple) else jnp.any(made.over)
+    cut = made.truncated | (~made.terminated & (~there | over))
+    ends = {"terminated": made.terminated | ~was, "truncated": cut & was, "present": was}
+    return Seated(inner, there), made._replace(**ends, over=jnp.broadcast_to(over, was.shape))

@@ -18,7 +18,8 @@ class Turn(NamedTuple):
 
     ``next_obs`` is what the actions led to, the last observation of an episode that ended; ``obs`` is what is acted
     upon next: the first of a new episode where one ended, otherwise the same. They may be the same arrays where none
-    ended. ``reward`` is float32 ``[B]``; ``terminated`` and ``truncated`` are bool ``[B]``, and never both True.
+    ended. ``reward`` is float32 ``[B]``; ``terminated`` and ``truncated`` are bool ``[B]``, and never both True. Of
+    several agents each is flagged where it ends, and all of them are where the game is over.
     ``cut`` counts the episodes that were truncated because the worker that stepped them had failed.
     """
 
@@ -74,6 +75,8 @@ class HostEnv(NamedTuple):
     of which batches are made (`purerl.hosts.copies`); None: there are none. ``here``: why workers cannot make it;
     empty: they can. ``paced``: its batches have ``play``. ``apart``: each environment can be stepped without the
     others. ``notes`` are lines that a user should read once, about what is read otherwise than it is given.
+    ``seats``: observations have a last leaf beside those of the space, bool ``[B, N]``, which of the agents act next;
+    without it all do, until their own end.
     """
 
     name: str
@@ -92,6 +95,7 @@ class HostEnv(NamedTuple):
     paced: bool = False
     apart: bool = True
     notes: tuple[str, ...] = ()
+    seats: bool = False
 
 
 class Stepper(NamedTuple):

@@ -95,7 +95,7 @@ def remarks(space: Any, field: str) -> list[str]:
     if not isinstance(space, spaces.Box):
         return []
     lines = []
-    if space.dtype.kind in "iu" and _dtype(space).kind == "f":
+    if np.dtype(space.dtype).kind in "iu" and _dtype(space).kind == "f":
         lines.append(
             f"{field}: is of {space.dtype} within [{space.low.min()}, {space.high.max()}], which 32 bits cannot hold;"
             " is read as float32, which is exact up to 16777216; narrower bounds keep integers"
@@ -127,8 +127,8 @@ def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
     source = tuple(space.shape)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         starts = np.ravel(space.start) if source else np.asarray(space.start)
-        shape = (int(np.prod(source)),) if source else ()
-        return [Leaf(path, shape, np.dtype(np.int32), starts.astype(np.int64) if np.any(starts) else None, source)]
+        ravelled = (int(np.prod(source)),) if source else ()
+        return [Leaf(path, ravelled, np.dtype(np.int32), starts.astype(np.int64) if np.any(starts) else None, source)]
     axes, shape = _layout(space)
     return [Leaf(path, shape, _dtype(space), None, source, axes)]
 
@@ -194,20 +194,24 @@ def legality(env: Any) -> Callable[[Batch], Batch]:
             )
 
     def checked(batch: Batch) -> Batch:
+        plays = False
+
         def reset(seeds: np.ndarray) -> Leaves:
+            nonlocal plays
+            plays = False
             obs = batch.reset(seeds)
             check(obs)
             return obs
 
         def play(seeds: np.ndarray, limit: int) -> Leaves:
-            games: Any = batch.play
-            obs: Leaves = games(seeds, limit)
-            check(obs)
-            return obs
+            nonlocal plays
+            plays = True  # those that have finished keep their last observations, where no action need be legal
+            return batch.play(seeds, limit) if batch.play else ()
 
         def step(action: np.ndarray) -> Turn:
             turn = batch.step(action)
-            check(turn.obs)
+            if not plays:
+                check(turn.obs)
             return turn
 
         return batch._replace(reset=reset, step=step, play=play if batch.play else None)
@@ -437,7 +441,7 @@ def _is_readable(space: Any) -> bool:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return any(map(_is_readable, space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces))
     if isinstance(space, spaces.Box):
-        return space.dtype.kind in "fiub"
+        return np.dtype(space.dtype).kind in "fiub"
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
 
 

@@ -49,7 +49,7 @@ class Reader(gymnasium.Wrapper):
             )
         if seed is not None and "seed" not in self.takes:
             seeded(self.env, seed)
-        given = {name: value for name, value in (("seed", seed), ("options", options)) if name in self.takes}
+        given: Any = {name: value for name, value in (("seed", seed), ("options", options)) if name in self.takes}
         result = self.env.reset(**given)
         if self._is_observation(result):
             self.is_plain = False
@@ -102,9 +102,11 @@ def not_a_step(env: Any, result: Any, row: int | None = None) -> InvalidData:
 
 def read(env: Any) -> Any:
     """Returns ``env`` with a `Reader` around each of its layers that is not Gymnasium's own."""
-    outer, layer = None, env
-    while isinstance(layer, gymnasium.Env) and not isinstance(layer, Reader):
-        if not all(getattr(type(layer), name).__module__.startswith("gymnasium.") for name in ("reset", "step")):
+    outer: Any = None
+    layer: Any = env
+    while isinstance(layer, gymnasium.Env):
+        is_read = isinstance(layer, Reader) or isinstance(outer, Reader)
+        if not is_read and not all(_is_gymnasiums(getattr(type(layer), name)) for name in ("reset", "step")):
             reader = Reader(layer)
             if outer is None:
                 env = reader
@@ -113,6 +115,10 @@ def read(env: Any) -> Any:
                     outer.env = reader
         outer, layer = layer, layer.env if isinstance(layer, gymnasium.Wrapper) else None
     return env
+
+
+def _is_gymnasiums(method: Any) -> bool:
+    return bool(method.__module__.startswith("gymnasium."))
 
 
 def settled(env: Any) -> Any:
@@ -167,7 +173,7 @@ def parameters(reset: Any) -> tuple[frozenset[str], list[str]]:
 
 
 def seeded(env: Any, seed: int) -> None:
-    """Seeds an environment whose ``reset`` takes no seed: by its method ``seed``, and its ``np_random``."""
+    """Makes an environment whose ``reset`` takes no seed begin from one, by its method ``seed`` and ``np_random``."""
     base = env.unwrapped
     if callable(getattr(base, "seed", None)):
         base.seed(seed)

@@ -55,6 +55,7 @@ class Source(NamedTuple):
     fps: float = 30.0
     apart: bool = True
     notes: tuple[str, ...] = ()
+    seats: bool = False
     copies: Any = None
     paced: bool = True
     limit: int = 0
@@ -105,8 +106,9 @@ def batched(rows: Rows, paced: bool = False, num_agents: int = 1) -> Batch:
         last = terminated | truncated
         if not last.any():
             return Turn(obs, reward, terminated, truncated, obs)
-        which = np.flatnonzero(last if last.ndim == 1 else last[:, 0])
-        return Turn(obs, reward, terminated, truncated, merged(obs, which, rows.begin(which)))
+        which = np.flatnonzero(last.reshape(len(last), -1).all(axis=1))
+        first = merged(obs, which, rows.begin(which)) if len(which) else obs
+        return Turn(obs, reward, terminated, truncated, first)
 
     return Batch(reset, step, rows.close, rows.frame, play if paced else None)
 
@@ -119,7 +121,7 @@ class Games:
         self._shape = (rows.size,) if num_agents == 1 else (rows.size, num_agents)
         self._left = [[seed for seed in mine if seed >= 0] for mine in seeds.tolist()]
         self._resting = np.array([not mine for mine in self._left])
-        self._time, self._gone = np.zeros(rows.size, np.int64), np.zeros((rows.size, 1), bool)
+        self._time = np.zeros(rows.size, np.int64)
         self.obs = self._begin(None)
 
     def step(self, action: np.ndarray) -> Turn:
@@ -134,13 +136,13 @@ class Games:
         truncated &= ~terminated
         next_obs = merged(self.obs, which, ends.obs)
         self._time[active] += 1
-        self._gone = self._gone | (terminated | truncated).reshape(self._rows.size, -1)
-        over = np.flatnonzero(~self._resting & (self._gone.all(axis=1) | (self._time >= self._limit)))
+        ended = (terminated | truncated).reshape(self._rows.size, -1).all(axis=1)
+        over = np.flatnonzero(~self._resting & (ended | (self._time >= self._limit)))
         self.obs = next_obs
         if len(over):
             more = np.array([i for i in over if self._left[i]], np.int64)
             self._resting[over] = [not self._left[i] for i in over]
-            self._time[over], self._gone[over] = 0, False
+            self._time[over] = 0
             if len(more):
                 self.obs = merged(next_obs, more, self._begin(more))
         return Turn(next_obs, reward, terminated, truncated, self.obs)

@@ -14,7 +14,7 @@ from purerl.hosts import leaves, protocol
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
 from purerl.hosts.rows import Ends, Rows, Which
-from purerl.hosts.sound import InvalidData, fitted
+from purerl.hosts.sound import InvalidData, fitted, sound_obs
 
 _LEARNS = {"obs_rms": "--normalize-obs", "return_rms": "--normalize-reward"}
 """Attributes of wrappers that hold statistics, with the option that does the same and is part of a run."""
@@ -45,11 +45,16 @@ def look(name: str, env: Any) -> Seen:
     """Begins an episode of the environment called ``name``, and returns what is seen.
 
     Raises:
-        ConfigError: If a method does not return what it must, or a space is missing.
+        ConfigError: If a method does not return what it must, the observation is not of its space, or a space is
+            missing.
     """
     reading = protocol.read(env)
     try:
-        info = reading.reset(seed=0)[1]
+        obs, info = reading.reset(seed=0)
+        if isinstance(space := getattr(env, "observation_space", None), spaces.Space):
+            leaves.plain(space, f"env = {name!r}: observation_space")
+            first = leaves.gatherer(space)([obs])
+            sound_obs(first, first)
     except InvalidData as error:
         raise ConfigError(f"env = {name!r}: {error}") from None
     found = [getattr(env, each, None) for each in ("observation_space", "action_space")]
@@ -65,7 +70,7 @@ def look(name: str, env: Any) -> Seen:
         own = leaves.mask_key(found[0]) is None and env.has_wrapper_attr("action_masks")
         masked = "info" if MASK in info else "method" if own else ""
     protocol.settled(reading)
-    return Seen(observed(*found, bool(masked)), found[1], masked, (*notes, *remarks(env)))
+    return Seen(observed(found[0], found[1], bool(masked)), found[1], masked, (*notes, *remarks(env)))
 
 
 def remarks(env: Any) -> list[str]:
@@ -92,18 +97,21 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
     """
     space, actions, masked = seen.observation_space, seen.action_space, seen.masked
     gather, code, outline = leaves.gatherer(space), leaves.coder(actions, "action_space"), leaves.outline(space)
-    count = masked and int(np.prod(leaves.flat(space)[0].shape))
+    count = int(np.prod(leaves.flat(space)[0].shape)) if masked else 0
     envs = [protocol.read(env) for env in envs]
     steps = [env.step for env in envs]
     known: list[tuple[Any, Any]] = [(None, None) for _ in envs]
     seeds: list[int | None] = [None] * len(envs)
     every = range(len(envs))
-    is_new = True
+    is_new, is_first = True, True
+    unasked = not masked and leaves.mask_key(space) is None and not isinstance(actions, spaces.Box)
 
     def seed(given: np.ndarray) -> None:
         seeds[:] = given.tolist()
 
     def begin(which: Which) -> Leaves:
+        nonlocal is_first
+        is_first = which is None
         at = every if which is None else which
         observations, infos = [], []
         for i in at:
@@ -128,7 +136,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
             return
         for name, now, was in (
             ("action_space", both[1], actions),
-            ("observation_space", leaves.outline(observed(*both, bool(masked))), outline),
+            ("observation_space", leaves.outline(observed(both[0], both[1], bool(masked))), outline),
         ):
             if now != was:
                 raise InvalidData(
@@ -152,7 +160,9 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
             row = next(i for i, turn in enumerate(turns) if not isinstance(turn, tuple) or len(turn) != 5)
             raise protocol.not_a_step(envs[at[row]].unwrapped, turns[row], int(at[row])) from None
         if is_new:
-            settle(info)
+            settle()
+        if unasked and is_first:
+            masks_come_late(info, at)
         return Ends(
             gathered(obs, info, at, terminated),
             numbers(reward),
@@ -160,16 +170,19 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
             np.array(truncated, bool),
         )
 
-    def settle(infos: Sequence[Any]) -> None:
+    def settle() -> None:
         """After the first step: calls what follows Gymnasium's interface as it is."""
         nonlocal is_new
-        for i, info in enumerate(infos):
-            if not masked and isinstance(info, Mapping) and MASK in info and leaves.mask_key(space) is None:
-                place = protocol.where(envs[i].unwrapped, "reset")
-                raise InvalidData(f"step gives an {MASK!r} in its info, {place} does not; must give one, too", i)
         is_new = False
         envs[:] = [protocol.settled(env) for env in envs]
         steps[:] = [env.step for env in envs]
+
+    def masks_come_late(infos: Sequence[Any], at: Any) -> None:
+        """Notices masks that the first reset did not give, in the steps before an episode has ended."""
+        for i, info in zip(at, infos, strict=True):
+            if isinstance(info, Mapping) and MASK in info:
+                place = protocol.where(envs[i].unwrapped, "reset")
+                raise InvalidData(f"step gives an {MASK!r} in its info, {place} does not; must give one, too", int(i))
 
     def gathered(observations: Sequence[Any], infos: Sequence[Any], at: Any, terminated: Any) -> Leaves:
         try:

@@ -210,7 +210,7 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
 def steps_within(given: dict[str, Any]) -> int:
     """Returns how many steps of the environment within an episode has by the transforms ``given``; 0: any number."""
     steps, times = (given.get(name) for name in ("max_episode_steps", "action_repeat"))
-    return steps * (times if _is_count(times) else 1) if _is_count(steps) else 0
+    return int(steps or 0) * (int(times or 1) if _is_count(times) else 1) if _is_count(steps) else 0
 
 
 def _put(transform: Callable[[Rows, Any], Rows], value: Any, rows: Rows) -> Rows:

@@ -122,32 +122,37 @@ def _rows(env: VectorEnv, mode: AutoresetMode, seen: Seen) -> Rows:
     space, masked = seen.observation_space, seen.masked
     split, gather = leaves.splitter(space), leaves.gatherer(space)
     code = leaves.coder(seen.action_space, "action_space")
-    count = masked and int(np.prod(leaves.flat(space)[0].shape))
+    count = int(np.prod(leaves.flat(space)[0].shape)) if masked else 0
     seeds: Any = None
     first: Leaves = ()
     is_new = True
+    unasked = not masked and leaves.mask_key(space) is None and not isinstance(seen.action_space, spaces.Box)
 
     def view(obs: Any, info: Any, ended: np.ndarray | None = None) -> Any:
         return {"obs": obs, MASK: masks(info, ended)} if masked else obs
 
     def masks(info: Any, ended: np.ndarray | None) -> np.ndarray:
         """Returns the masks ``[n, count]``. They may be missing where an episode has ended."""
-        given, there = (None, None) if masked == "method" else (info.get(MASK), info.get(f"_{MASK}"))
-        rows = list(range(env.num_envs) if given is None or there is None else np.flatnonzero(~np.asarray(there)))
-        if given is not None and not (rows and there is not None):
+        given: Any = None if masked == "method" else info.get(MASK)
+        there = np.full(env.num_envs, given is not None)
+        if given is not None:
+            there &= np.asarray(info.get(f"_{MASK}", True), bool)
+        if there.all():
             if isinstance(given, np.ndarray) and given.shape[1:] == (count,) and given.dtype in (np.int8, np.bool_):
                 return given
             return np.stack([mask_of(each, count, i) for i, each in enumerate(given)])
         if _has(env, "action_masks"):
             return np.stack([mask_of(each, count, i) for i, each in enumerate(env.unwrapped.call("action_masks"))])
-        if missing := [i for i in rows if ended is None or not ended[i]]:
+        if (missing := ~there if ended is None else ~(there | ended)).any():
             raise InvalidData(
                 f"info has no {MASK!r}, which the first one had; must have one at every step and reset, all 1 where all"
                 " actions are legal",
-                int(missing[0]),
+                int(np.flatnonzero(missing)[0]),
             )
         every = np.ones((env.num_envs, count), np.int8)
-        return every if given is None else np.where(np.isin(np.arange(len(every)), rows)[:, None], every, given)
+        for i in np.flatnonzero(there):
+            every[i] = mask_of(given[i], count, int(i))
+        return every
 
     def seed(given: np.ndarray) -> None:
         nonlocal seeds
@@ -176,7 +181,9 @@ def _rows(env: VectorEnv, mode: AutoresetMode, seen: Seen) -> Rows:
         ended = np.flatnonzero(terminated | truncated)
         if is_new:
             is_new = False
-            settle(info)
+            settle()
+        if unasked and MASK in info:
+            raise InvalidData(f"step gives an {MASK!r} in its info, reset does not; must give one, too")
         if mode is AutoresetMode.SAME_STEP:
             first = split(view(obs, info))
             next_obs = with_final(first, ended, info)
@@ -184,10 +191,8 @@ def _rows(env: VectorEnv, mode: AutoresetMode, seen: Seen) -> Rows:
             next_obs = split(view(obs, info, terminated))
         return Ends(next_obs, numbers(reward), terminated, truncated)
 
-    def settle(info: Any) -> None:
+    def settle() -> None:
         """After the first step: calls what follows Gymnasium's interface as it is."""
-        if not masked and MASK in info and leaves.mask_key(space) is None:
-            raise InvalidData(f"step gives an {MASK!r} in its info, reset does not; must give one, too")
         if isinstance(env.unwrapped, SyncVectorEnv):
             env.unwrapped.envs = [protocol.settled(each) for each in env.unwrapped.envs]
 

@@ -138,6 +138,7 @@ def _layout(env: Any) -> Any:
     agents = (env.num_agents,) if env.num_agents > 1 else ()
     action = env.action_space
     obs = tuple(((*agents, *leaf.shape), leaf.dtype.str) for leaf in flat(env.observation_space))
+    obs += ((agents, "|b1"),) if env.seats else ()
     return Layout(((*agents, *action.shape), action.dtype.str), agents, obs)
 
 

@@ -170,9 +170,9 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, l
     def act(loop: tuple[Any, ...]) -> tuple[Any, ...]:
         time, here, total, length, finished = loop
         here, _, step = move(here, time)
-        counts = ~finished if isinstance(step.present, tuple) else ~finished & step.present
-        total = exact.plus(total, exact.of(jnp.where(counts, step.reward, 0.0)))
-        return time + 1, here, total, length + counts, finished | step.game_over
+        total = exact.plus(total, exact.of(jnp.where(finished, 0.0, step.reward)))
+        acted = ~finished if isinstance(step.present, tuple) else ~finished & step.present
+        return time + 1, here, total, length + acted, finished | step.game_over
 
     size = num_episodes * env.num_agents
     nothing = exact.zeros(size), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)

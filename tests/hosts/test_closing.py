@@ -258,7 +258,7 @@ def test_names_are_looked_up_as_objects():
         action_space = gymnasium.spaces.Discrete(2)
 
         def reset(self, *, seed=None, options=None):
-            return np.zeros(2, np.float32), {}
+            return np.zeros(self.observation_space.shape, np.float32), {}
 
     first = envs.make(Mine)
     Mine.observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)

@@ -107,7 +107,7 @@ def test_older_forms_are_read(kind):
     whole, _ = stepped(host_env(single("clock", Clock), []))
     made = {"bare": kind, "wrapped": lambda: gymnasium.wrappers.TimeLimit(kind(), 99)}
     if kind is not Late:
-        made["vector"] = lambda num_envs: SyncVectorEnv([kind] * num_envs)
+        made["vector"] = lambda num_envs, pictures=False: SyncVectorEnv([kind] * num_envs)
     for name, make in made.items():
         env = host_env((vector if name == "vector" else single)("clock", make), [])
         obs, cut = stepped(env)
@@ -130,6 +130,21 @@ def test_what_follows_the_interface_is_called_as_it_is():
     assert protocol.settled(reading) is env and type(env.env.env) is Clock
     bare = Clock()
     assert isinstance(protocol.read(bare), protocol.Reader) and protocol.settled(protocol.read(bare)) is bare
+
+
+class Around(gymnasium.Wrapper):
+    """An older wrapper around an older environment."""
+
+    def reset(self):
+        return self.env.reset()[0]
+
+    def step(self, action):
+        return self.env.step(action)[:5]
+
+
+def test_each_layer_is_read_as_it_is():
+    env = host_env(single("clock", lambda: gymnasium.wrappers.TimeLimit(Around(Cut()), 9)), [])
+    assert stepped(env)[1] and len(env.notes) == 1
 
 
 class Wrong(Clock):
@@ -159,10 +174,13 @@ class Needs(Clock):
             Needs,
             r"Needs.reset \(test_protocol.py:\d+\) must be callable with seed and options alone; needs \['level'\]",
         ),
+        (lambda: Wrong(result=(np.zeros(3), {})), r"environment 0: the observation has shape \(3,\), its space has"),
+        (lambda: Wrong(result=(np.full(2, 1e300), {})), "the observation of environment 0 is not finite: infinite, or"),
         (type("Bare", (Clock,), {"action_space": None}), "Bare has NoneType as its action_space; __init__ must set"),
     ],
-    ids=["three", "none", "needs", "space"],
+    ids=["three", "none", "needs", "shape", "large", "space"],
 )
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_what_cannot_be_read_is_refused_before_it_is_used(make, line):
     for wrapped in make, lambda: gymnasium.wrappers.OrderEnforcing(make()):
         with pytest.raises(ConfigError, match=f"^env = 'clock': {line}"):
@@ -184,7 +202,7 @@ class Changing(Clock):
 
     def __init__(self, different):
         Changing.made += 1
-        self.different, self.is_other = different, Changing.made % 3 == 0
+        self.different, self.is_other = different, Changing.made % 2 == 0
 
     def reset(self, *, seed=None, options=None):
         again = hasattr(self, "time")
@@ -288,7 +306,9 @@ def acted(env):
 def test_masks_of_every_kind_are_read(form):
     acted(host_env(single("masked", lambda: Masked(FORMS[form])), []))
     for mode in AutoresetMode.SAME_STEP, AutoresetMode.DISABLED:
-        made = lambda num_envs, mode=mode: Vector([lambda: Masked(FORMS[form])] * num_envs, autoreset_mode=mode)
+        made = lambda num_envs, pictures=False, mode=mode: Vector(
+            [lambda: Masked(FORMS[form])] * num_envs, autoreset_mode=mode
+        )
         acted(host_env(vector("masked", made), []))
 
 
@@ -302,7 +322,7 @@ def test_masks_are_asked_for_where_info_has_none(form):
     env = host_env(single("masked", make), [])
     assert env.legal == "action_mask"
     acted(env)
-    acted(host_env(vector("masked", lambda num_envs: SyncVectorEnv([make] * num_envs)), []))
+    acted(host_env(vector("masked", lambda num_envs, pictures=False: SyncVectorEnv([make] * num_envs)), []))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +337,7 @@ def test_masks_are_asked_for_where_info_has_none(form):
         (lambda mask, time: "all" if time == 2 else mask, "the action_mask is a str, must be an array of 0 and 1"),
         (lambda mask, time: mask & (time != 2), r"no action is legal: action_mask is \[0, 0, 0, 0\]; end the episode"),
         (
-            lambda mask, time: mask if time else None,
+            lambda mask, time: mask if time > 1 else None,
             r"step gives an 'action_mask' in its info, Masked.reset .* does not",
         ),
     ],
@@ -325,7 +345,7 @@ def test_masks_are_asked_for_where_info_has_none(form):
 def test_masks_that_are_wrong_later_are_told(form, words):
     for source in (
         single("masked", lambda: Masked(form)),
-        vector("masked", lambda num_envs: SyncVectorEnv([lambda: Masked(form)] * num_envs)),
+        vector("masked", lambda num_envs, pictures=False: SyncVectorEnv([lambda: Masked(form)] * num_envs)),
     ):
         batch = host_env(source, []).batch(2)
         seen = batch.reset(np.arange(2))
@@ -341,7 +361,24 @@ def test_wrappers_that_keep_statistics_or_change_rewards_are_told():
     notes = single("clock", lambda: wrappers.ClipReward(wrappers.NormalizeObservation(Clock()), 0, 1)).notes
     assert notes[0].startswith("ClipReward changes rewards") and notes[1].startswith(kept) and len(notes) == 2
     assert notes[1].endswith("give --normalize-obs instead")
-    made = lambda num_envs: SyncVectorEnv([lambda: wrappers.NormalizeReward(Clock())] * num_envs)
+    made = lambda num_envs, pictures=False: SyncVectorEnv([lambda: wrappers.NormalizeReward(Clock())] * num_envs)
     notes = vector("clock", made).notes
     assert notes[0].endswith("give --normalize-reward instead") and "changes rewards" in notes[1]
     assert not single("clock", lambda: wrappers.TimeLimit(Clock(), 3)).notes
+
+
+class Torque(Masked):
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def legal(self):
+        return np.ones(1, bool)
+
+    def step(self, action):
+        return super().step(0)
+
+
+def test_masks_of_what_is_no_choice_are_left_alone():
+    env = host_env(single("torque", lambda: Torque(FORMS["bool"], method=True)), [])
+    batch = env.batch(1)
+    assert env.legal is None and len(batch.reset(np.arange(1))) == 1
+    assert batch.step(np.zeros((1, 1), np.float32)).reward == 1

@@ -69,7 +69,7 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     if lines:
         return lines
     if stand_in:
-        env, problem = stand_in, []
+        env, problem = stand_in, list[str]()
     else:
         env, problem = _environment(env, {**envs.renamed(fields["env_params"], env), **env_part(swept, 0)})
     extremes = {

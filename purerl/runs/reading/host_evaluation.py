@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl import backend, trees
@@ -89,9 +90,10 @@ class Playing:
             yield shown
 
 
-def ends(row: Transition) -> tuple[PyTree, PyTree]:
-    """Returns the rewards and the ends of a row, which are all that an evaluation needs."""
-    return row.reward, row.last
+def ends(row: Transition) -> tuple[PyTree, PyTree, PyTree]:
+    """Returns the rewards of a row, who was in the game, and whether it ended: all that an evaluation needs."""
+    present = jnp.ones_like(row.game_over) if isinstance(row.present, tuple) else row.present
+    return row.reward, present, row.game_over
 
 
 class Venue:
@@ -163,16 +165,16 @@ def steps(
     left = np.ascontiguousarray(seeds.reshape(size, several, each).swapaxes(1, 2).reshape(size * each, several))
     numbers = np.tile(np.arange(several * each).reshape(several, each).T, (size, 1))  # [P * E, K]
     at, time = np.zeros(size * each, np.int64), np.zeros(size * each, np.int64)
-    gone, cut, playing_now = np.zeros((size * each, 1), bool), np.zeros(size * each, bool), left[:, 0] >= 0
+    cut, playing_now = np.zeros(size * each, bool), left[:, 0] >= 0
     now = np.where(playing_now, numbers[:, 0], -1)
 
     def seen(turn: Turn) -> Turn:
-        nonlocal gone, cut, now
+        nonlocal cut, now
         now = np.where(playing_now, numbers[np.arange(len(at)), at], -1)
-        gone = gone | turn.last.reshape(len(at), -1)
+        ended = turn.last.reshape(len(at), -1).all(axis=1)
         time[:] += playing_now
-        over = playing_now & (gone.all(axis=1) | (time >= max_steps))
-        cut = over & ~gone.all(axis=1)
+        over = playing_now & (ended | (time >= max_steps))
+        cut = over & ~ended
         if cut.any():
             left_here = cut.reshape(-1, *[1] * (turn.truncated.ndim - 1))
             turn = turn._replace(truncated=turn.truncated | left_here & ~turn.terminated)
@@ -183,7 +185,7 @@ def steps(
         """Goes on with the next episodes of the environments that are not playing."""
         which = np.flatnonzero(~playing_now & (at + 1 < several))
         at[which] += 1
-        time[which], gone[which] = 0, False
+        time[which] = 0
         playing_now[which] = left[which, at[which]] >= 0
         left[which, at[which]] = -1
 
@@ -235,10 +237,10 @@ def evaluate(
     for step in steps(playing, venue, keys, given, num_episodes, max_steps, each):
         member, copy = np.nonzero(step.episode >= 0)
         at, lead = (member, step.episode[member, copy]), (size, -1, env.num_agents)
-        reward, last = (np.asarray(x).reshape(lead)[member, copy] for x in step.shown)
+        reward, present, over = (np.asarray(x).reshape(lead)[member, copy] for x in step.shown)
         total[at] += np.where(finished[at], 0.0, reward)
-        length[at] += ~finished[at]
-        finished[at] |= last & ~step.cut[member, copy, None]
+        length[at] += present & ~finished[at]
+        finished[at] |= over & ~step.cut[member, copy, None]
         if time.monotonic() - start >= seconds:
             break
     result: Any = (x.reshape(size, -1) for x in (total, length, finished))
@@ -264,9 +266,11 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int,
             made = Dataset(*jax.device_get(step.shown._replace(extras=()))[:6])
             number = step.episode[0]
             live = (number >= 0)[:, None] & ~over[number]
-            yield made, live.reshape(1, -1), (number[:, None] * env.num_agents + agents).ravel()
+            ended, present = np.asarray(step.shown.game_over).reshape(live.shape), step.shown.present
+            there = live if isinstance(present, tuple) else live & np.asarray(present).reshape(live.shape)
+            yield made, there.reshape(1, -1), (number[:, None] * env.num_agents + agents).ravel()
             plays = number >= 0
-            over[number[plays]] |= made.last.reshape(live.shape)[plays]
+            over[number[plays]] |= ended[plays]
 
     with contextlib.closing(Venue(copies)) as venue:
         return joined(segments())
