@@ -183,13 +183,14 @@ def _of_file(path: Path) -> ModuleType:
             return known
         if known is None and name not in sys.stdlib_module_names:
             break
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         with _first(str(path.parent)):
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

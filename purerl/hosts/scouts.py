@@ -1,14 +1,12 @@
 """Workers that look at an environment for this process, and then become the first worker of a pool. Needs no JAX."""
 
-import base64
 import json
 import os
-import pickle
 import time
 from typing import Any
 
 from purerl.errors import ConfigError
-from purerl.hosts import copies, memory, processes
+from purerl.hosts import copies, memory, processes, told
 from purerl.hosts.bundle import Recipe
 from purerl.hosts.processes import Fault, Process
 from purerl.hosts.worker import REFUSED
@@ -32,8 +30,8 @@ class Scout:
     def told(self) -> Any:
         """Returns what the worker tells of the environment: fields of a `Source`; None if it is another kind."""
         begun = time.monotonic()
-        _, text = processes.answer(self.process, 0, START_SECONDS, lambda: begun)
-        return pickle.loads(base64.b64decode(text)) if text else None
+        _, fields = processes.answer(self.process, 0, START_SECONDS, lambda: begun)
+        return {each: told.space(x) if each in told.SPACES else x for each, x in fields.items()} if fields else None
 
     def order(self, share: dict[str, Any]) -> None:
         """Has the worker make its share of the environments."""

@@ -5,12 +5,10 @@ line. Arrays lie in shared memory. It ends when the pipe does, and at once when 
 What environments print goes to the standard error.
 """
 
-import base64
 import contextlib
 import fcntl
 import json
 import os
-import pickle
 import select
 import signal
 import sys
@@ -112,12 +110,14 @@ def _serve(share: Share) -> None:
     copies.close_all()
 
 
-def _described(environment: Any) -> str:
-    """Returns the fields of a `HostEnv` of which there are copies, as text; empty for anything else."""
+def _described(environment: Any) -> dict[str, Any]:
+    """Returns the fields of a `HostEnv` of which there are copies, for JSON; none for anything else."""
+    from purerl.hosts import told
+
     if getattr(environment, "copies", None) is None:
-        return ""
-    fields = "name", "observation_space", "action_space", "num_agents", "legal", "threaded", "fps", "paced", "apart"
-    return base64.b64encode(pickle.dumps({each: getattr(environment, each) for each in fields})).decode()
+        return {}
+    fields = {each: getattr(environment, each) for each in told.FIELDS}
+    return fields | {each: told.words(getattr(environment, each)) for each in told.SPACES}
 
 
 def _line(inbox: int) -> bytes:
