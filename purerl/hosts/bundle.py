@@ -76,7 +76,8 @@ class HostEnv(NamedTuple):
     empty: they can. ``paced``: its batches have ``play``. ``apart``: each environment can be stepped without the
     others. ``notes`` are lines that a user should read once, about what is read otherwise than it is given.
     ``seats``: observations have a last leaf beside those of the space, bool ``[B, N]``, which of the agents act next;
-    without it all do, until their own end.
+    without it all do, until their own end. ``limit``: the steps after which its own time limit truncates an episode; 0:
+    none is known.
     """
 
     name: str
@@ -96,6 +97,7 @@ class HostEnv(NamedTuple):
     apart: bool = True
     notes: tuple[str, ...] = ()
     seats: bool = False
+    limit: int = 0
 
 
 class Stepper(NamedTuple):

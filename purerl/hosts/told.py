@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-FIELDS = "name", "num_agents", "legal", "threaded", "fps", "paced", "apart"
+FIELDS = "name", "num_agents", "legal", "threaded", "fps", "paced", "apart", "notes", "seats", "limit"
 SPACES = "observation_space", "action_space"
 """The fields of an environment that are told; `SPACES` in `words`."""
 
@@ -38,5 +38,5 @@ def space(told: Any) -> Any:
     if kind == "MultiDiscrete":
         return spaces.MultiDiscrete(np.array(rest[0]), dtype=np.dtype(rest[1]).type)
     low, high, shape, dtype = rest
-    bounds = [np.broadcast_to(np.array(x, dtype), shape) for x in (low, high)]
-    return spaces.Box(*bounds, dtype=np.dtype(dtype).type)
+    low, high = (np.broadcast_to(np.array(x, dtype), shape) for x in (low, high))
+    return spaces.Box(low, high, dtype=np.dtype(dtype).type)
