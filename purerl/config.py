@@ -203,10 +203,10 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
         if isinstance(value, jax.core.Tracer):
             continue
         kind, limits = _limits(hints[name])
-        if isinstance(kind, types.UnionType):  # None is allowed if it is a member; otherwise the first member counts
+        if isinstance(kind, types.UnionType):  # None and text are allowed if they are members
             if value is None and types.NoneType in typing.get_args(kind):
                 continue
-            kind = typing.get_args(kind)[0]
+            kind = str if isinstance(value, str) and str in typing.get_args(kind) else typing.get_args(kind)[0]
         # A numpy number, because comparisons of jax arrays would be traced in a jit.
         number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value
         if name in lengths and isinstance(number, np.floating):

@@ -20,7 +20,8 @@ class Turn(NamedTuple):
     upon next: the first of a new episode where one ended, otherwise the same. They may be the same arrays where none
     ended. ``reward`` is float32 ``[B]``; ``terminated`` and ``truncated`` are bool ``[B]``, and never both True. Of
     several agents each is flagged where it ends, and all of them are where the game is over.
-    ``cut`` counts the episodes that were truncated because the worker that stepped them had failed.
+    ``cut`` counts the episodes that were truncated because the worker that stepped them had failed. ``told`` are the
+    numbers by name that environments told in the last steps of episodes, each with the number of the environment.
     """
 
     next_obs: Leaves
@@ -29,6 +30,7 @@ class Turn(NamedTuple):
     truncated: np.ndarray
     obs: Leaves
     cut: int = 0
+    told: tuple[tuple[int, dict[str, float]], ...] = ()
 
     @property
     def last(self) -> np.ndarray:

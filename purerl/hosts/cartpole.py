@@ -76,10 +76,10 @@ def rows(env: Any, task: str) -> Rows:
         state, steps = env.state, env.steps.copy()
         everywhere = np.zeros(num_envs, np.int64)
         everywhere[which] = action
-        _, *ends = advanced(everywhere)
+        ends = advanced(everywhere)
         state[:, which], steps[which] = env.state[:, which], env.steps[which]
         env.state, env.steps = state, steps
-        return Ends((shown(which),), *(x[which] for x in ends))
+        return Ends((shown(which),), ends.reward[which], ends.terminated[which], ends.truncated[which])
 
     def advanced(action: np.ndarray) -> Ends:
         obs, reward, terminated, truncated, _ = env.step(action)

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError
-from purerl.hosts import atari, leaves
+from purerl.hosts import atari, leaves, telling
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
 from purerl.hosts.libraries import not_made, opened, quiet
@@ -109,7 +109,8 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
         at = every if which is None else which.astype(np.int32)
         obs, reward, terminated, truncated, info = pools[0].step(code.decode(action), at)
         order, observed = shown(obs, info)
-        return Ends(observed, numbers(reward)[order], terminated[order], truncated[order])
+        ends = numbers(reward)[order], terminated[order], truncated[order]
+        return Ends(observed, *ends, lambda row: telling.of_vector(info, int(order[row])))
 
     return Rows(num_envs, seed, begin, step, close, picture(lambda i: pools[0].render(env_ids=i)[0]))
 

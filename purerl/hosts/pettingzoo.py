@@ -133,13 +133,14 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
         at = range(len(envs)) if which is None else which
         action = np.asarray(action)
         each = iter(code.separate(code.decode(action.reshape(-1, *action.shape[len(lead) + 1 :]))))
-        paid: list[Any] = []
+        paid, infos = list[Any](), list[list[Any]]()
         ends = np.zeros((2, len(at), count), bool)
         for row, i in enumerate(at):
             env, chosen = envs[i], {agent: next(each) for agent in agents}
             obs, reward, ended, cut, info = _stepped(env, env.step({agent: chosen[agent] for agent in env.agents}), row)
             views[i] |= viewed(env, "step", obs, info, row)
             paid += [reward.get(agent, 0.0) for agent in agents]
+            infos.append([(info or {}).get(agent) for agent in agents])
             was, over = there[i], {agent for agent in agents if ended.get(agent) or cut.get(agent)}
             there[i] = set(env.agents) - over
             for j, agent in enumerate(agents):
@@ -148,7 +149,9 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
                 elif not there[i]:  # all are flagged where the game is over
                     ends[0, row, j] = True
         reward = numbers(paid).reshape(len(at), *lead)
-        return Ends(shown(at), reward, *ends.reshape(2, len(at), *lead))
+        told = (lambda row: infos[row]) if lead else (lambda row: infos[row][0])
+        terminated, truncated = ends.reshape(2, len(at), *lead)
+        return Ends(shown(at), reward, terminated, truncated, told)
 
     def viewed(env: Any, method: str, obs: dict[Any, Any], info: Any, row: int) -> dict[Any, Any]:
         """Returns what agents see; with a mask in ``info``, which may be missing where an agent has ended."""

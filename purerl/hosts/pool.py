@@ -17,7 +17,7 @@ from purerl.errors import ConfigError, HostError, printable
 from purerl.hosts import copies, memory, processes, scouts
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
 from purerl.hosts.processes import Fault, Process
-from purerl.hosts.worker import ENDED, MAP, REFUSED, command
+from purerl.hosts.worker import ENDED, MAP, REFUSED, TOLD, command
 
 MOST_GROUPS = 64
 """The most groups that a command of one byte can name."""
@@ -176,11 +176,13 @@ class Pool:
         self._order(group, begins=False)
 
     def _receive(self, group: int) -> Turn:
-        ended, cut, shared = False, self._cut[group], self._memory.groups[group]
+        ended, cut, shared, told = False, self._cut[group], self._memory.groups[group], list[Any]()
         for w in range(len(self._workers)):
             if w not in cut:
                 try:
-                    ended |= self._answer(w, group) == ENDED
+                    kind, words = self._answer(w, group)
+                    ended |= kind in (ENDED, TOLD)
+                    told += [(row + self._rows[w][group].start, numbers) for row, numbers in words or ()]
                 except Fault as fault:
                     self._restart(w, fault)
         before = shared.obs[self._slot[group]]
@@ -199,7 +201,8 @@ class Pool:
                 for those in rows:
                     x[those] = old[those]
         cut.clear()
-        return Turn(next_obs, reward, terminated, truncated, obs, sum(those.stop - those.start for those in rows))
+        lost = sum(those.stop - those.start for those in rows)
+        return Turn(next_obs, reward, terminated, truncated, obs, lost, tuple(told))
 
     def _observed(self, group: int) -> Leaves:
         return tuple(x.copy() for x in self._memory.groups[group].obs[self._slot[group]])
@@ -214,9 +217,9 @@ class Pool:
             if begins or w not in self._cut[group]:
                 processes.send(worker, order)
 
-    def _answer(self, w: int, group: int) -> bytes:
+    def _answer(self, w: int, group: int) -> tuple[bytes, Any]:
         began, sent = self._memory.began, self._sent
-        return processes.answer(self._workers[w], group, self._timeout, lambda: max(sent[group], began[w]))[0]
+        return processes.answer(self._workers[w], group, self._timeout, lambda: max(sent[group], began[w]))
 
     def _start(self, w: int) -> Process:
         return processes.start(self._share(w), self._file, len(self._sizes))

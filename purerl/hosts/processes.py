@@ -15,7 +15,7 @@ from io import FileIO
 from typing import Any, NamedTuple
 
 from purerl.hosts import container
-from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, Share
+from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, TOLD, Share
 from purerl.names import folder
 
 GRACE = 1.0
@@ -130,7 +130,7 @@ def answer(process: Process, group: int, limit: float, since: Callable[[], float
     if not kind:
         raise _death(process)
     text = json.loads(process.replies[group].readline())
-    if kind == READY:
+    if kind in (READY, TOLD):
         return kind, text
     raise _fault(kind, text)
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.hosts import telling
 from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
 
 Which = np.ndarray | None
@@ -12,12 +13,16 @@ Which = np.ndarray | None
 
 
 class Ends(NamedTuple):
-    """The result of one step of ``n`` rows. With ``N`` agents ``[n, N]`` leads where ``[n]`` is written."""
+    """The result of one step of ``n`` rows. With ``N`` agents ``[n, N]`` leads where ``[n]`` is written.
+
+    ``info`` returns the info of a row (`telling.Info`); None: there is none.
+    """
 
     obs: Leaves
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    info: Callable[[int], Any] | None = None
 
 
 class Rows(NamedTuple):
@@ -101,14 +106,14 @@ def batched(rows: Rows, paced: bool = False, num_agents: int = 1) -> Batch:
     def step(action: np.ndarray) -> Turn:
         if games is not None:
             return games.step(action)
-        obs, reward, terminated, truncated = rows.step(action, None)
+        obs, reward, terminated, truncated, info = rows.step(action, None)
         truncated = truncated & ~terminated
         last = terminated | truncated
         if not last.any():
             return Turn(obs, reward, terminated, truncated, obs)
         which = np.flatnonzero(last.reshape(len(last), -1).all(axis=1))
         first = merged(obs, which, rows.begin(which)) if len(which) else obs
-        return Turn(obs, reward, terminated, truncated, first)
+        return Turn(obs, reward, terminated, truncated, first, told=telling.told(info, last))
 
     return Batch(reset, step, rows.close, rows.frame, play if paced else None)
 
@@ -136,7 +141,10 @@ class Games:
         truncated &= ~terminated
         next_obs = merged(self.obs, which, ends.obs)
         self._time[active] += 1
-        ended = (terminated | truncated).reshape(self._rows.size, -1).all(axis=1)
+        last = terminated | truncated
+        told = telling.told(ends.info, last[active])
+        told = told if which is None else tuple((int(which[row]), numbers) for row, numbers in told)
+        ended = last.reshape(self._rows.size, -1).all(axis=1)
         over = np.flatnonzero(~self._resting & (ended | (self._time >= self._limit)))
         self.obs = next_obs
         if len(over):
@@ -145,7 +153,7 @@ class Games:
             self._time[over] = 0
             if len(more):
                 self.obs = merged(next_obs, more, self._begin(more))
-        return Turn(next_obs, reward, terminated, truncated, self.obs)
+        return Turn(next_obs, reward, terminated, truncated, self.obs, told=told)
 
     def _begin(self, which: Which) -> Leaves:
         """Begins the next episode of each of the rows; those that have none begin from seed 0."""

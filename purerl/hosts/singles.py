@@ -168,6 +168,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
             numbers(reward),
             np.array(terminated, bool),
             np.array(truncated, bool),
+            info.__getitem__,
         )
 
     def settle() -> None:

@@ -91,7 +91,8 @@ def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0)
         raise InvalidData(f"environment {first + np.argwhere(both)[0, 0]} is both terminated and truncated")
     obs = sound_obs(turn.obs, like, first)
     same = turn.next_obs is turn.obs
-    return Turn(obs if same else sound_obs(turn.next_obs, like, first), reward, terminated, truncated, obs, turn.cut)
+    next_obs = obs if same else sound_obs(turn.next_obs, like, first)
+    return Turn(next_obs, reward, terminated, truncated, obs, turn.cut, turn.told)
 
 
 def sound_obs(obs: Leaves, like: Leaves, first: int = 0) -> Leaves:

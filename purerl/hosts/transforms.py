@@ -42,7 +42,7 @@ def mask_nonfinite(rows: Rows, value: int) -> Rows:
         if wrong.any():
             before = tuple(x[wrong] if which is None else x[which[wrong]] for x in shown)
             obs = merged(ends.obs, np.flatnonzero(wrong), before)
-            ends = Ends(obs, ends.reward.copy(), ends.terminated.copy(), ends.truncated.copy())
+            ends = Ends(obs, ends.reward.copy(), ends.terminated.copy(), ends.truncated.copy(), ends.info)
             ends.reward[wrong], ends.terminated[wrong], ends.truncated[wrong] = 0, False, True
         shown = merged(shown, which, ends.obs)
         return ends
@@ -99,7 +99,8 @@ def action_repeat(rows: Rows, times: int) -> Rows:
     def step(action: np.ndarray, which: Which) -> Ends:
         at = every if which is None else which
         action = np.asarray(action)
-        obs, reward, terminated, truncated = rows.step(action, which)
+        obs, reward, terminated, truncated, info = rows.step(action, which)
+        latest: list[tuple[Any, int]] = [(info, i) for i in range(len(at))]
         for _ in range(times - 1):
             going = np.flatnonzero(~(terminated | truncated))
             if not len(going):
@@ -109,7 +110,9 @@ def action_repeat(rows: Rows, times: int) -> Rows:
             obs = merged(obs, None if everywhere else going, further.obs)
             reward[going] += further.reward
             terminated[going], truncated[going] = further.terminated, further.truncated
-        return Ends(obs, reward, terminated, truncated)
+            for i, row in enumerate(going):
+                latest[row] = further.info, i
+        return Ends(obs, reward, terminated, truncated, info and (lambda row: latest[row][0](latest[row][1])))
 
     return rows if times == 1 else rows._replace(step=step)
 

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from purerl.errors import ConfigError
-from purerl.hosts import leaves, protocol
+from purerl.hosts import leaves, protocol, telling
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.copies import Copies, plan
 from purerl.hosts.leaves import MASK
@@ -189,7 +189,8 @@ def _rows(env: VectorEnv, mode: AutoresetMode, seen: Seen) -> Rows:
             next_obs = with_final(first, ended, info)
         else:
             next_obs = split(view(obs, info, terminated))
-        return Ends(next_obs, numbers(reward), terminated, truncated)
+        source = info.get("final_info", info) if mode is AutoresetMode.SAME_STEP else info
+        return Ends(next_obs, numbers(reward), terminated, truncated, lambda row: telling.of_vector(source, row))
 
     def settle() -> None:
         """After the first step: calls what follows Gymnasium's interface as it is."""

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, NoReturn
 
 DONE, ENDED, CLOSING = b"d", b"e", b"l"
 """Answers: done, done with episodes that ended, and that the environments are being closed."""
+TOLD = b"t"
+"""The first byte of an answer that is a line of JSON: done, with episodes that ended and told this (`Turn.told`)."""
 READY, REFUSED, RAISED, INVALID, HUNG = b"r", b"c", b"f", b"n", b"h"
 """First bytes of answers that are a line of JSON: the layout, once; and why the worker ends."""
 MAP = b"m"
@@ -171,6 +173,8 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
                     answer, which = ENDED, last.reshape(len(last), -1).any(axis=1) | bool(share.games[0])
                     for x, y in zip(own.next_obs, turn.next_obs, strict=True):
                         x[which] = y[which]
+                    if turn.told:
+                        answer = TOLD + json.dumps(turn.told).encode() + b"\n"
             for x, y in zip(own.obs[slot], obs, strict=True):
                 x[...] = y
         except _Hung as error:

@@ -27,18 +27,20 @@ class Stopping(NamedTuple):
     ended: Array
 
 
-def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
+def stop_at(trainer: Trainer, target: Any, episodes: int = 1, metric: str = "episode_return") -> Trainer:
     """Makes a trainer whose learner no longer changes once the mean return has reached ``target``.
 
     A check takes place after each iteration by which ``episodes`` or more episodes have ended since the last check; it
-    takes the mean return of these. The environments continue under the policy that stays, so that members of a
-    population keep step. Metrics also have ``stopped`` (bool).
+    takes the mean return of these, or of another ``metric`` that is a mean over the episodes that ended. The
+    environments continue under the policy that stays, so that members of a population keep step. Metrics also have
+    ``stopped`` (bool).
 
     Args:
         trainer: The trainer.
         target: A number or a tracer. With None the program does not check, and its caller decides which members stop
             (`stopped_by`).
         episodes: The least number of episodes of a check.
+        metric: The name of the metric.
     """
 
     def looked_at(begin: Callable[[Key], TrainState]) -> Callable[[Key], TrainState]:
@@ -55,7 +57,7 @@ def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
 
     def _looked(so_far: Stopping, iteration: Count, alive: Array, metrics: Metrics) -> Stopping:
         count = metrics["episodes"]
-        total = so_far.total + jnp.where(count > 0, metrics["episode_return"] * count, 0.0)
+        total = so_far.total + jnp.where(count > 0, metrics[metric] * count, 0.0)
         ended = so_far.ended + count
         enough = ended >= episodes
         now = enough & alive & ~so_far.stopped & (total / jnp.maximum(ended, 1) >= target)

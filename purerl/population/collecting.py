@@ -31,6 +31,10 @@ WHOLE = contextlib.nullcontext()
 """A context for waits that nothing ends."""
 
 
+Told = list[tuple[int, dict[str, float]]]
+"""What episodes told in their last steps, numbers by name, each with the number of its member."""
+
+
 class Rollout(NamedTuple):
     """The rollout of one iteration.
 
@@ -40,6 +44,7 @@ class Rollout(NamedTuple):
     - ``key_learn``: the keys for learning from it.
     - ``versions``: ``[T]``, the version of the parameters that chose each step.
     - ``cut``: how many episodes were cut because workers failed.
+    - ``told``: what the episodes told that ended.
     - ``seconds``: the seconds of each of `SHARES`.
     """
 
@@ -49,6 +54,7 @@ class Rollout(NamedTuple):
     key_learn: Key
     versions: np.ndarray
     cut: int
+    told: Told
     seconds: dict[str, float]
 
 
@@ -74,6 +80,11 @@ class Reader:
         """Returns actions of rows ``[P, B, ...]`` as actions of environments."""
         actions = np.asarray(action)
         return actions.reshape(-1, *self._agents, *actions.shape[2:])
+
+    def told(self, turn: Turn) -> Told:
+        """Returns what episodes told, each with the number of its member instead of that of the environment."""
+        each = len(turn.reward) // self._size
+        return [(row // each, numbers) for row, numbers in turn.told]
 
     def _each(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self._size, -1, *x.shape[1:])
@@ -123,7 +134,7 @@ class Actor:
         """Takes the steps of a rollout. Consumes ``key`` ``[P]``."""
         made, given, lanes, groups = self._made, self._given, self._lanes, range(len(self._steppers))
         watch, cut, at_last, ends = Watch(), 0, self._num_steps - 1, list[tuple[np.ndarray, np.ndarray]]()
-        self.ends = ends
+        self.ends, told = ends, Told()
         next_key, key_learn, noises = made.draw(given, key)
         rows = [made.blank() for _ in groups]
         choices = [made.choose(given, behaviour, lanes[g], noises[g], np.int32(0)) for g in groups]
@@ -136,6 +147,7 @@ class Actor:
                 watch.note("stepping")
                 ends.append((turn.terminated, turn.truncated))
                 cut, result = cut + turn.cut, self._reader.result(turn)
+                told += self._reader.told(turn)
                 if at < at_last:
                     lanes[g], choices[g], rows[g] = made.step(
                         rows[g], given, behaviour, lanes[g], choices[g], noises[g], np.int32(at), result
@@ -145,7 +157,7 @@ class Actor:
                     lanes[g], rows[g] = made.last(rows[g], given, lanes[g], choices[g], np.int32(at), result)
                     watch.note("transfer")
         versions = np.full(self._num_steps, version)
-        return Rollout(tuple(lanes), tuple(rows), next_key, key_learn, versions, cut, watch.seconds)
+        return Rollout(tuple(lanes), tuple(rows), next_key, key_learn, versions, cut, told, watch.seconds)
 
     def _send(self, group: int, choice: Choice, watch: Watch) -> None:
         watch.note("transfer")

@@ -38,6 +38,8 @@ class Known(NamedTuple):
 def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     """Opens ``log.csv``: a line for each point, with the same columns in all; an evaluation fills its own columns.
 
+    A number that a later point is the first to have becomes the last column, which is empty in the lines before.
+
     A file of an earlier process is cut to what is ``known``, and appended to. The table is in ``directory``; ``about``
     is not used.
     """
@@ -47,14 +49,30 @@ def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     writer = csv.writer(file)
 
     def write(env_steps: int, point: Point) -> None:
+        nonlocal file, writer
         if not columns:
             columns.extend(["env_steps", *point, "eval_return", "eval_length"])
             writer.writerow(columns)
+        if new := [name for name in point if name not in columns]:
+            columns.extend(new)
+            file.close()
+            _widen(path, columns)
+            file = open(path, "a", newline="")  # noqa: SIM115 - closed by `close`
+            writer = csv.writer(file)
         row = {"env_steps": env_steps, **point}
         writer.writerow([row.get(name, "") for name in columns])
         file.flush()
 
-    return Logger(write, file.close)
+    return Logger(write, lambda: file.close())
+
+
+def _widen(path: Path, columns: list[str]) -> None:
+    """Writes a table anew with more ``columns``, which are empty in its lines."""
+    with open(path, newline="") as old, atomic(path) as temporary, open(temporary, "w", newline="") as new:
+        rows, writer = csv.reader(old), csv.writer(new)
+        next(rows, None)
+        writer.writerow(columns)
+        writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in rows)
 
 
 def _cut(path: Path, seconds: float) -> list[str]:

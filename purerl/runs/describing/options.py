@@ -155,9 +155,10 @@ class TrainOptions(Devices, Described, MachineOptions):
     eval_envs: cfg.NonNegativeCount = 0
     """Largest number of copies of a host environment that an agent is evaluated in; they share its eval_episodes. 0: as
     many as it is trained in."""
-    stop_at: float | None = None
+    stop_at: float | str | None = None
     """Mean return at which an agent stops learning; the run ends when all agents have stopped. The mean is over
-    stop_episodes training episodes or, with eval_every, over each evaluation. None: no early stop."""
+    stop_episodes training episodes or, with eval_every, over each evaluation. info/NAME:NUMBER: the mean of a number
+    that the environment tells at the end of an episode, such as info/success:0.9. None: no early stop."""
     stop_episodes: cfg.Count = 100
     """Number of training episodes in the mean return that is compared with stop_at; each comparison uses new episodes.
     With eval_every, eval_episodes is used instead."""

@@ -158,6 +158,7 @@ def train_batches(
                 break
             learning, failed = ending.learning(state, batch.size), None
             paced = program.chunks(batch, state, done, num_iterations, every)
+            watched = ending.Watched(batch.size, stop) if early.by_host(stop, trainer) else None
             while learning.any() and not session.is_interrupted(interrupted):
                 try:
                     chunk = next(paced, None)
@@ -175,6 +176,9 @@ def train_batches(
                 saving.later(functools.partial(written.chunk, chunk._replace(state=()), done + 1, first, elapsed()))
                 trained += (chunk.done - done) * trainer.env_steps * batch.size
                 done = chunk.done
+                if watched:
+                    state = ending.stopped(state, watched.reached(chunk.metrics), done, program.chunk.layout)
+                    paced = program.chunks(batch, state, done, num_iterations, every)
                 report(trained, metrics.returns(chunk.metrics), int(chunk.metrics["alive"][-1].sum()))
                 ended = ended or bool(chunk.metrics["episodes"].any())
                 if not ended and not told and elapsed() >= ENDLESS_SECONDS:

@@ -53,8 +53,33 @@ def after_evaluation(
     Returns:
         The state, in which these members have stopped after ``iteration``.
     """
-    returns = np.array(evaluated["return_per_seed"])
-    reached = (returns >= target) & learning(state, len(returns))
+    return stopped(state, np.array(evaluated["return_per_seed"]) >= target, iteration, layout)
+
+
+class Watched:
+    """The metric of ``size`` members that early stopping reads, a mean over the episodes that ended."""
+
+    def __init__(self, size: int, described: dict[str, Any]):
+        self._metric, self._at, self._episodes = described["metric"], described["at"], described["episodes"]
+        self._total, self._ended = np.zeros(size), np.zeros(size, np.int64)
+
+    def reached(self, metrics: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns which members have reached the target by a chunk whose ``metrics`` are ``[iterations, size]``."""
+        reached = np.zeros(len(self._total), bool)
+        episodes = metrics["episodes"]
+        for count, value in zip(episodes, metrics.get(self._metric, np.full(episodes.shape, np.nan)), strict=True):
+            told = np.isfinite(value)
+            self._total += np.where(told, value * count, 0.0)
+            self._ended += np.where(told, count, 0)
+            enough = self._ended >= self._episodes
+            reached |= enough & (self._total >= self._at * self._ended)
+            self._total[enough], self._ended[enough] = 0.0, 0
+        return reached
+
+
+def stopped(state: TrainState, reached: np.ndarray, iteration: int, layout: population.Layout) -> TrainState:
+    """Stops the members ``[size]`` that have ``reached`` their target and still learn, after ``iteration``."""
+    reached = reached & learning(state, len(reached))
     everyone = trees.fill(reached, len(state.alive))
     now = stopping.stopped_by(processes.fetch(state.stopping), everyone, iteration)
     return state._replace(stopping=place(now, layout))

@@ -17,7 +17,7 @@ from purerl.errors import HostError, own_code
 from purerl.hosts import opening, pool
 from purerl.hosts.opening import How
 from purerl.population import hosting
-from purerl.population.collecting import Actor, Collector, Rollout
+from purerl.population.collecting import Actor, Collector, Rollout, Told
 from purerl.runs.describing import interrupts
 from purerl.runs.describing.interrupts import Interrupted, breakable
 from purerl.runs.running import program
@@ -65,6 +65,7 @@ class HostProgram:
         self.chunk, self.compile_seconds = self._made.chunk, time.perf_counter() - start
         self._open = contextlib.ExitStack()
         self._collector: Collector | None = None
+        self._names: dict[str, None] = {}
         self._actor: Actor | None = None
         self._filled, self._done, self._ended, self._size = 0, 0, 0, 0
 
@@ -177,30 +178,34 @@ class HostProgram:
             start, rows_of_iterations = time.perf_counter(), []
             while True:
                 try:
-                    state, metrics, seconds, of_host = self._iterate(state, done)
+                    state, metrics, seconds, of_host, told = self._iterate(state, done)
                 except (HostError, Interrupted, KeyboardInterrupt) as error:
                     failed = error
                     break
                 done += 1
                 self._done = done
-                rows_of_iterations.append((metrics, seconds, of_host))
+                rows_of_iterations.append((metrics, seconds, of_host, told))
                 full = time.perf_counter() - start >= CHUNK_SECONDS
                 if full or done == num_iterations or (every and done % every == 0):
                     break
             if failed and not rows_of_iterations:
                 raise failed
             rows = [self._row(*each, members.size) for each in rows_of_iterations]
-            stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+            nothing = np.full(members.size, np.nan, np.float32)  # of what no episode had told before
+            stacked = {name: np.stack([row.get(name, nothing) for row in rows]) for name in rows[-1]}
             self._ended += int(stacked["episodes"].sum())
             yield Chunk(state, done, len(rows), stacked, time.perf_counter() - start)
             if failed:
                 raise failed
 
-    def _iterate(self, state: TrainState, done: int) -> tuple[TrainState, PyTree, dict[str, float], dict[str, float]]:
+    def _iterate(
+        self, state: TrainState, done: int
+    ) -> tuple[TrainState, PyTree, dict[str, float], dict[str, float], Told]:
         """Runs one iteration.
 
         Returns:
-            The state, the metrics on the device, the seconds of each part of the iteration, and numbers of the host.
+            The state, the metrics on the device, the seconds of each part of the iteration, numbers of the host, and
+            what episodes told (`Rollout.told`).
         """
         assert self._collector is not None
         interrupts.renew()
@@ -214,21 +219,37 @@ class HostProgram:
         lag = done - rollout.versions
         numbers = {"lag_least": lag.min(), "lag_mean": lag.mean(), "lag_largest": lag.max()}
         cut, self._cut = rollout.cut + self._cut, 0
-        return state, metrics, rollout.seconds, {**numbers, "episodes_cut": cut}
+        return state, metrics, rollout.seconds, {**numbers, "episodes_cut": cut}, rollout.told
 
     def _row(
-        self, metrics: PyTree, seconds: dict[str, float], of_host: dict[str, float], size: int
+        self, metrics: PyTree, seconds: dict[str, float], of_host: dict[str, float], told: Told, size: int
     ) -> dict[str, np.ndarray]:
         """Joins the metrics ``[members]`` of an iteration, including the share of its time of each part."""
         whole = sum(seconds.values())
         shares = {f"share_{name}": value / whole for name, value in seconds.items()}
         own = {name: np.full(size, value, np.float32) for name, value in {**of_host, **shares}.items()}
-        return {name: np.asarray(values)[:size] for name, values in metrics.items()} | own
+        return {name: np.asarray(values)[:size] for name, values in metrics.items()} | own | self._told(told, size)
+
+    def _told(self, told: Told, size: int) -> dict[str, np.ndarray]:
+        """Returns ``info/NAME``, the means ``[size]`` of what each member's episodes told, of all names so far.
+
+        A mean is nan where no episode told it.
+        """
+        self._names.update(dict.fromkeys(name for _, numbers in told for name in numbers))
+        sums, counts = (np.zeros((len(self._names), self.chunk.batch_size)) for _ in range(2))
+        places = {name: i for i, name in enumerate(self._names)}
+        for member, numbers in told:
+            for name, number in numbers.items():
+                sums[places[name], member] += number
+                counts[places[name], member] += 1
+        means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0).astype(np.float32)
+        return {f"info/{name}": means[i, :size] for name, i in places.items()}
 
 
 def _count(ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
     """Counts the episodes that ended in some turns, from the flags ``(terminated, truncated)`` of each."""
-    return sum(int(np.count_nonzero(terminated | truncated)) for terminated, truncated in ends)
+    ended = [(terminated | truncated).reshape(len(terminated), -1) for terminated, truncated in ends]
+    return sum(int(np.count_nonzero(last.all(axis=1))) * last.shape[1] for last in ended)
 
 
 WARMUP = 2**31 + 4
