@@ -14,6 +14,7 @@ again.
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,12 +177,12 @@ def as_said(task: Task, code: int, text: str) -> bool:
 
 
 def based(folder: Path) -> Path:
-    """Returns the Python of a virtual environment in ``folder`` that has purerl of this checkout; made if it is not
-    there."""
-    python = folder / "base" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder / "base"], check=True)
+    """Returns the Python of a virtual environment in ``folder`` that has purerl of this checkout; made once."""
+    python, made = folder / "base" / "bin" / "python", folder / "base" / "made"
+    if not made.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder / "base"], check=True)
         _pip(python, python, "-e", str(ROOT), log=folder / "base.log").check_returncode()
+        made.touch()
     return python
 
 
@@ -258,13 +259,13 @@ def _typed(python: Path, typed: Sequence[str], home: Path, timeout: float) -> tu
     command = [python, "-m", "purerl.cli", *typed]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=clean, cwd=home,
-        text=True, errors="replace",
+        text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     try:
         output = process.communicate(timeout=timeout)[0]
         return process.returncode, output
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # its workers, too
         return 124, process.communicate()[0]
 
 
