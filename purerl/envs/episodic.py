@@ -33,6 +33,7 @@ def episodic(
     legal: Callable[[PyTree], Array] | None = None,
     noise: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
     num_agents: int = 1,
+    info: Callable[[PyTree], dict[str, Array]] | None = None,
 ) -> Env:
     """Builds an `Env` whose state is an `EpisodeState`.
 
@@ -55,6 +56,8 @@ def episodic(
         num_agents: As in `Env`. Above 1, ``action`` and ``obs`` lead with ``[num_agents]``, and the spaces are those of
             one agent. The reward is that of each agent ``[num_agents]``, or one for the team ``[]``, and so is
             ``terminated``. The time limit is that of the game: it truncates whoever is left.
+        info: ``info(physical)`` are the numbers by name that the state after a step tells (`Step.info`); those of the
+            last states of episodes are averaged into metrics. None: none.
 
     Raises:
         ConfigError: If ``time_limit`` is below 1.
@@ -79,7 +82,7 @@ def episodic(
         outcome = jnp.asarray(reward, jnp.float32), terminated, truncated
         if num_agents > 1:
             outcome = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_agents,)), outcome)
-        return EpisodeState(physical, t), Step(observed(physical), *outcome)
+        return EpisodeState(physical, t), Step(observed(physical), *outcome, info=info(physical) if info else ())
 
     def ends_together() -> bool:
         """Returns whether ``dynamics`` has one flag for all agents; False if it cannot be traced, told elsewhere."""
@@ -94,6 +97,9 @@ def episodic(
 
     drawn = noise or no_noise
     env = Env(name, levels, begin, drawn, step, observation_space, action_space, legal, num_agents)
+    if info:
+        of_level = lambda key: info(initial(levels(key, ())))
+        env = env._replace(info_names=tuple(jax.eval_shape(of_level, jax.random.key(0))))
     return env._replace(ends_together=ends_together()) if num_agents > 1 else env
 
 

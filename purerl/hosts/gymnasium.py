@@ -11,7 +11,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError
-from purerl.hosts import atari, cartpole
+from purerl.hosts import atari, cartpole, pettingzoo, teams
 from purerl.hosts.copies import Copies, plan
 from purerl.hosts.drawing import drawn
 from purerl.hosts.libraries import is_there, needs, not_made, opened, quiet
@@ -73,10 +73,19 @@ def registered(name: str, task: str, params: dict[str, Any], steps: int = 0) -> 
 def single(name: str, make: Callable[..., Any], creator: Any = None, made: Any = None) -> Source:
     """Returns the environment of which ``make`` makes a copy, by calling ``creator`` (`drawn`).
 
-    ``made`` is the first copy, if it has been made already.
+    ``made`` is the first copy, if it has been made already. If its spaces and rewards have a part for each of several
+    agents (`teams.agents_of`), it is an environment of these.
     """
+    first = drawn(make, creator)(plan().pictures) if made is None else made
+    try:
+        agents = teams.agents_of(first)
+    except RAISED:
+        agents = []  # told by `look`
+    if agents:
+        team = lambda **more: teams.Team(make(**more), agents)
+        return pettingzoo.parallel(name, team, creator, teams.Team(first, agents))
     copies = Copies(name, drawn(make, creator))
-    first = copies.look(plan().pictures, made=made)
+    copies.look(plan().pictures, made=first)
     seen = look(name, first)
 
     def rows(num_envs: int, pictures: bool = False) -> Rows:

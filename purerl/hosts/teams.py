@@ -40,7 +40,7 @@ class Team:
         self.env, self.possible_agents = env, agents
         self.agents: list[Any] = []
         self.metadata, self.render_mode = env.metadata, env.render_mode
-        self.render, self.close = env.render, env.close
+        self.render, self.close, self.unwrapped = env.render, env.close, env.unwrapped
         self._last: dict[Any, Any] = {}
 
     def observation_space(self, agent: Any) -> Any:

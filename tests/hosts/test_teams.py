@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from purerl.hosts import pettingzoo, rows, teams
+from purerl.hosts import making, pettingzoo, rows, teams
 
 
 class Pair(gymnasium.Env):
@@ -78,4 +78,19 @@ def test_a_flag_for_all_ends_all():
         turn = batch.step(np.zeros((2, 2), np.int32))
         np.testing.assert_array_equal(turn.reward, [[1, 2], [1, 2]])
         assert (turn.terminated == last).all() and not turn.truncated.any()
+    batch.close()
+
+
+def pair():
+    return Pair(tuple)
+
+
+def test_such_an_environment_has_agents():
+    host = making.make(f"{__name__}:pair", {})
+    assert host.num_agents == 2 and host.seats
+    batch = host.batch(1)
+    batch.reset(np.zeros(1, int))
+    turns = [batch.step(np.zeros((1, 2), int)) for _ in range(3)]
+    assert [turn.terminated[0].tolist() for turn in turns] == [[False, False], [False, True], [True, True]]
+    assert [turn.reward[0].tolist() for turn in turns] == [[1, 2], [1, 2], [1, 0]]
     batch.close()

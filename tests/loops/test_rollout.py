@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from purerl import envs, exact, ppo
+from purerl.envs.episodic import episodic
 from purerl.envs.fleet import fleet
+from purerl.errors import ConfigError
 from purerl.loops.rollout import episode_metrics, init_actors, rollout
+from purerl.runs.describing import early
+from purerl.spaces import Box, Discrete
 from purerl.types import Situation, Transition
 
 
@@ -61,6 +65,32 @@ def test_a_return_of_a_million_steps():
     metrics = step(total, length, played(reward, np.arange(1000)[:, None] == 0))[2]
     assert metrics["episode_return"] == pytest.approx(1000001 * float(np.float32(0.1)), rel=1e-7)
     assert metrics["episode_length"] == np.float32(2**24 + 1000001)
+
+
+def test_what_an_environment_tells(key):
+    """Numbers of the last states of episodes are averaged, whatever the states between were; nan if none ended."""
+    env = episodic(
+        "count",
+        levels=lambda key, shape: jax.random.uniform(key, shape),
+        initial=lambda level: (level, jnp.zeros(())),
+        dynamics=lambda now, action: ((now[0], now[1] + 1), 1.0, now[1] >= 3),
+        observe=lambda now: now[1][None],
+        time_limit=10,
+        observation_space=Box(0, 10, (1,), jnp.float32),
+        action_space=Discrete(2),
+        info=lambda now: {"begun": now[0], "even": now[1] % 2 == 0},
+    )
+    assert env.info_names == ("begun", "even")
+    learner, rows = ppo.make_learner(ppo.Config(hidden_sizes=(4,)), env), fleet(env, 3)
+    actors = init_actors(key, rows, learner)
+    roll = jax.jit(lambda a: rollout(key, rows, learner, learner.behaviour(learner.init(key, a.obs)), a, 3))
+    after, _, metrics = roll(actors)
+    assert np.isnan(metrics["info/begun"]) and np.isnan(metrics["info/even"])
+    begun = np.asarray(after.env_state.physical[0])
+    metrics = roll(after)[2]
+    assert metrics["info/even"] == 1 and metrics["info/begun"] == pytest.approx(begun.mean())
+    with pytest.raises(ConfigError, match=r"stop_at = 'info/won:0.5': count tells info/begun, info/even"):
+        early.stopping_trainer(ppo.make_trainer(ppo.Config(), env), {"at": 0.5, "episodes": 9, "metric": "info/won"})
 
 
 def test_alignment(key):
