@@ -224,7 +224,8 @@ def tic_tac_toe(seeds: int) -> None:
 def smax(seeds: int, map: str = "3m", frames: int = 204_800) -> None:
     """IPPO and MAPPO on a map of JaxMARL's SMAX: returns while they learn, and battles that their greedy policies win.
 
-    A battle is won if its return is above 1: the harm done adds up to 1 if all enemies die, which earns another.
+    A battle is won if the return of an agent that survived is above 1: the harm done adds up to 1 if all enemies die,
+    which earns another.
     """
     env = envs.make(f"jaxmarl/SMAX/{map}")
     for algo in (ippo, mappo):
@@ -236,7 +237,7 @@ def smax(seeds: int, map: str = "3m", frames: int = 204_800) -> None:
                 learner, view = algo.make_trainer(config, env).learner, algo.view(config, env)
                 policy = learner.policy(result.state.learner)
                 actual = evaluate(jax.random.fold_in(key, 1), view, learner, policy, 256).episode_return
-                return result.metrics["episode_return"], jnp.mean(actual > 1)
+                return result.metrics["episode_return"], jnp.mean(jnp.max(actual.reshape(-1, env.num_agents), 1) > 1)
 
             return train
 
