@@ -58,6 +58,7 @@ def probe(end="terminated", **change):
         acting=lambda obs: obs["turn"],
         own=lambda obs: {name: obs[name] for name in ("mine", "may", "turn")},
         state=lambda obs: obs["all"],
+        ends_together=True,
     )
     return env._replace(**change)
 

@@ -54,7 +54,6 @@ def test_agents_keep_it():
             "step: environment 0: no action is legal: action_mask is [0, 0, 0]; end the episode before, or let an"
             " action be legal, first at step 3",
         ),
-        ("pair", {"alone": 2}, "terminated, truncated: must be the same for all agents, first at step 2"),
         (
             "pair",
             {"reset_early": True},
