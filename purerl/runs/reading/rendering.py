@@ -186,8 +186,8 @@ class _Filmed:
         stepper = local.inline(self._batch._replace(step=step))
         rows = self._playing.rows(stepper, key[None], (np.zeros(1),), 1)
         for time, row in enumerate(rows, 1):
-            obs, action, reward, terminated, truncated = (jax.tree.map(lambda x: np.asarray(x)[0], x) for x in row[:5])
-            over = (terminated | truncated).all()
+            obs, action, reward, terminated = (jax.tree.map(lambda x: np.asarray(x)[0], x) for x in row[:4])
+            over = np.asarray(row.game_over).all()
             moment = Moment(before[0], obs, action)
             if over or time == max_steps:
                 last = Moment(before[0] if over else self._frame(0), obs, None)
@@ -203,7 +203,7 @@ def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int
         shown, action, step = jax.device_get(rows)
         for i in range(min(STEPS, max_steps - first)):
             before = _moment(shown, i, num_agents, action[i])
-            if step.last[i].all() or first + i + 1 == max_steps:
+            if step.game_over[i].all() or first + i + 1 == max_steps:
                 end = "terminated" if step.terminated[i].all() else "cut off"
                 yield Played(before, step.reward[i], end, _moment(shown, i + 1, num_agents, None))
                 return
