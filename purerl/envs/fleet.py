@@ -49,7 +49,7 @@ def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet
     Raises:
         ConfigError: As `resets.parse` does.
     """
-    num_agents, info_names = env.num_agents, env.info_names
+    num_agents = env.num_agents
     game = seats.seated(env)
     begins = begins or resets.make_resets(game, num_envs)
 
@@ -60,13 +60,7 @@ def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet
         env_state, made = jax.vmap(game.step)(noise[0], env_state, action)
         last = made.game_over if num_agents == 1 else made.game_over[:, 0]
         env_state, obs = begins.renew(noise[1], last, (env_state, made.next_obs))
-        return env_state, obs, made._replace(info=told(made))
-
-    def told(made: Step) -> PyTree:
-        """Returns the numbers of `Env.info_names`, as float32 of the shape of rewards; ``()`` without any."""
-        shape = made.reward.shape
-        lead = lambda x: jnp.asarray(x, jnp.float32).reshape(num_envs, *[1] * (len(shape) - jnp.ndim(x)), *x.shape[1:])
-        return {name: jnp.broadcast_to(lead(made.info[name]), shape) for name in info_names} or ()
+        return env_state, obs, made._replace(info=told(env, made))
 
     if num_agents == 1:
         return Fleet(num_envs, num_envs, begins.first, noise, step, begins.metrics, env)
@@ -82,3 +76,16 @@ def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet
     rows = num_envs * num_agents
     metrics = lambda last: begins.metrics(last[:, ::num_agents])
     return Fleet(rows, num_envs, reset_agents, noise, step_agents, metrics, env)
+
+
+def told(env: Env, made: Step) -> PyTree:
+    """Returns the numbers of `Env.info_names` in a step ``[E]`` of ``env``, as float32 of the shape of its rewards.
+
+    ``()`` if there are none.
+    """
+    shape = made.reward.shape
+
+    def lead(x: Array) -> Array:
+        return jnp.asarray(x, jnp.float32).reshape(shape[0], *[1] * (len(shape) - jnp.ndim(x)), *x.shape[1:])
+
+    return {name: jnp.broadcast_to(lead(made.info[name]), shape) for name in env.info_names} or ()

@@ -9,6 +9,7 @@ import numpy as np
 
 from purerl import exact, trees
 from purerl.envs import seats
+from purerl.envs.fleet import told
 from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
@@ -23,12 +24,14 @@ class Evaluation(NamedTuple):
     """The results of the played episodes, all ``[E]``.
 
     ``episode_return`` is an episode's undiscounted return, ``episode_length`` its length in steps; ``finished`` is
-    False where the episode was cut off. Of several agents, each counts the steps in which it was in the game.
+    False where the episode was cut off. Of several agents, each counts the steps in which it was in the game. ``info``
+    are the numbers by name that the last steps told (`Step.info`), nan where there was none; ``()`` without any.
     """
 
     episode_return: Array
     episode_length: Array
     finished: Array
+    info: Any = ()
 
 
 class Player(NamedTuple):
@@ -168,16 +171,19 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, l
         return (time < max_steps) & ~jnp.all(finished)
 
     def act(loop: tuple[Any, ...]) -> tuple[Any, ...]:
-        time, here, total, length, finished = loop
+        time, here, info, total, length, finished = loop
         here, _, step = move(here, time)
         total = exact.plus(total, exact.of(jnp.where(finished, 0.0, step.reward)))
         acted = ~finished if isinstance(step.present, tuple) else ~finished & step.present
-        return time + 1, here, total, length + acted, finished | step.game_over
+        info = jax.tree.map(lambda old, new: jnp.where(acted & step.last, new, old), info, step.info)
+        return time + 1, here, info, total, length + acted, finished | step.game_over
 
     size = num_episodes * env.num_agents
     nothing = exact.zeros(size), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
-    *_, total, length, finished = jax.lax.while_loop(under_way, act, (jnp.zeros((), jnp.int32), begin(), *nothing))
-    return Evaluation(exact.value(total), length, finished)
+    untold = {name: jnp.full(size, jnp.nan) for name in env.info_names} or ()
+    start = jnp.zeros((), jnp.int32), begin(), untold, *nothing
+    *_, info, total, length, finished = jax.lax.while_loop(under_way, act, start)
+    return Evaluation(exact.value(total), length, finished, info)
 
 
 def playing(
@@ -218,6 +224,7 @@ def playing(
         action, carry = whole.act(here, key_policy)
         by_env = trees.split(action, (num_episodes, env.num_agents)) if several else action
         env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), here.env_state, by_env)
+        step = step._replace(info=told(env, step))
         step = trees.merge(step, 2) if several else step
         return Situation(step.next_obs, whole.remember(carry, step), env_state), action, step
 

@@ -106,6 +106,7 @@ def test_evaluation_and_recording_count_what_training_counts():
     played = jax.jit(lambda key: play(key, env, still(env), 3, 100))(jax.random.key(0))
     assert played.episode_return.tolist() == [2.0, 4.0] * 3 and played.episode_length.tolist() == [1, 4] * 3
     assert played.finished.all()
+    assert played.info["time"].tolist() == [0, 3] * 3 and played.info["share"].tolist() == [0.25, 0.75] * 3
     data = record(jax.random.key(0), env, still(env), 2, 100)
     assert data.reward.tolist() == [2.0, 1.0, 1.0, 1.0, 1.0] * 2
     assert data.terminated.sum() == data.truncated.sum() == 2

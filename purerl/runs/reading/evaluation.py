@@ -370,7 +370,7 @@ def prepare(
         each = places.size(episodes, 1 if others is None else env.num_agents)
         with contextlib.nullcontext() if venue else contextlib.closing(places), breakable:
             results = host_evaluation.evaluate(hosted, places, keys, mine, episodes, max_steps, each, seconds)
-        return Evaluation(*(x[:, rows] for x in results))
+        return Evaluation(*(x[:, rows] for x in results[:3]), info=results.info)
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
         size, batches = trees.length(policy), []
@@ -383,7 +383,7 @@ def prepare(
         for start in range(0, 0 if setup.host else size, layout.size):
             batch = trees.take(everyone, slice(start, start + layout.size))
             batches.append(jax.device_get(program(layouts.place(batch, layout), ())[1]))
-        episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*batches, strict=True))
+        episode_return, length, finished, info = jax.tree.map(lambda *x: np.concatenate(x)[:size], *batches)
         known = lambda values: np.where(finished.any(axis=1), values, np.nan)
         per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
         return {
@@ -393,10 +393,18 @@ def prepare(
             "length_per_seed": length.mean(axis=1).tolist(),
             "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
             **cut_off(length, finished),
+            **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
             **(results(episode_return) if others else {}),
         }
 
     return plays
+
+
+def _known(info: np.ndarray) -> np.ndarray:
+    """Returns the means ``[P]`` of what episodes ``[P, E]`` told; nan where none told anything."""
+    told = np.isfinite(info)
+    counts = told.sum(axis=1)
+    return np.where(counts, np.where(told, info, 0.0).sum(axis=1) / np.maximum(counts, 1), np.nan)
 
 
 def cut_off(length: np.ndarray, finished: np.ndarray) -> dict[str, Any]:

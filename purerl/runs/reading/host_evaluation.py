@@ -141,11 +141,13 @@ class Step(NamedTuple):
     - ``shown``: what is shown of it, ``[P, E * N]``.
     - ``episode``: the number of the episode that each environment plays; -1: none.
     - ``cut``: whether the episode was left after this step because it was too long.
+    - ``told``: what the environments told, numbered member after member (`Turn.told`).
     """
 
     shown: PyTree
     episode: np.ndarray
     cut: np.ndarray
+    told: Any
 
 
 def steps(
@@ -167,9 +169,11 @@ def steps(
     at, time = np.zeros(size * each, np.int64), np.zeros(size * each, np.int64)
     cut, playing_now = np.zeros(size * each, bool), left[:, 0] >= 0
     now = np.where(playing_now, numbers[:, 0], -1)
+    told: Any = ()
 
     def seen(turn: Turn) -> Turn:
-        nonlocal cut, now
+        nonlocal cut, now, told
+        told = turn.told
         now = np.where(playing_now, numbers[np.arange(len(at)), at], -1)
         ended = turn.last.reshape(len(at), -1).all(axis=1)
         time[:] += playing_now
@@ -194,7 +198,7 @@ def steps(
     left[:, 0] = -1
     while True:
         for shown in playing.rows_from(first, stepper, keys, given, seen):
-            yield Step(shown, now.reshape(size, each), cut.reshape(size, each))
+            yield Step(shown, now.reshape(size, each), cut.reshape(size, each), told)
             if paced:
                 following()
             if not playing_now.any():
@@ -229,10 +233,11 @@ def evaluate(
         seconds: The seconds after which all episodes are cut off.
 
     Returns:
-        The results, ``[P, num_episodes * N]`` for ``N`` agents in an environment.
+        The results, ``[P, num_episodes * N]`` for ``N`` agents in an environment, and ``info`` ``[P, num_episodes]``.
     """
     env, size = playing.env(given), len(keys)
     shape, start = (size, num_episodes, env.num_agents), time.monotonic()
+    info: dict[str, np.ndarray] = {}
     total, length, finished = np.zeros(shape), np.zeros(shape, np.int32), np.zeros(shape, bool)
     for step in steps(playing, venue, keys, given, num_episodes, max_steps, each):
         member, copy = np.nonzero(step.episode >= 0)
@@ -241,10 +246,14 @@ def evaluate(
         total[at] += np.where(finished[at], 0.0, reward)
         length[at] += present & ~finished[at]
         finished[at] |= over & ~step.cut[member, copy, None]
+        for row, numbers in step.told:
+            mine, here = divmod(row, each)
+            for name, number in numbers.items() if step.episode[mine, here] >= 0 else ():
+                info.setdefault(name, np.full(shape[:2], np.nan))[mine, step.episode[mine, here]] = number
         if time.monotonic() - start >= seconds:
             break
     result: Any = (x.reshape(size, -1) for x in (total, length, finished))
-    return Evaluation(*result)
+    return Evaluation(*result, info=info)
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, copies: int = 0) -> Dataset:
