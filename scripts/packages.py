@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-SMALL = "--total-steps 1024 --num-envs 2 --num-steps 64 --hidden-sizes 16 --eval-episodes 2 --compile quick"
+SMALL = "--total-steps 2048 --num-envs 2 --num-steps 64 --hidden-sizes 16 --eval-episodes 2 --compile quick"
 """What every command ends with; the table leaves it out."""
 LONGEST = 240
 """Characters of what is told that a row shows."""
@@ -145,8 +145,8 @@ PACKAGES = {
         ),
         agents=True,
     ),
-    "lbforaging": Package(("lbforaging",), (Task("gymnasium/lbforaging:Foraging-8x8-2p-1f-v3", TUPLES),), agents=True),
-    "rware": Package(("rware",), (Task("gymnasium/rware:rware-tiny-2ag-v2", TUPLES),), agents=True),
+    "lbforaging": Package(("lbforaging",), (Task("gymnasium/lbforaging:Foraging-8x8-2p-1f-v3"),), agents=True),
+    "rware": Package(("rware",), (Task("gymnasium/rware:rware-tiny-2ag-v2"),), agents=True),
 }
 
 
