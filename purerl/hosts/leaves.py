@@ -227,8 +227,8 @@ def _counts(action_space: Any) -> list[int]:
 def gatherer(space: Any, each: int = 1) -> Callable[[Sequence[Any]], Leaves]:
     """Returns a function that makes the leaves ``[n, ...]`` of ``n`` observations of ``space``.
 
-    It raises `InvalidData` for an observation that is not of its space's shape, or that its leaf cannot hold. Each
-    environment has ``each`` of the observations.
+    It raises `InvalidData` for an observation that is not of its space's shape, or that its leaf cannot hold. A number
+    is taken where the shape is ``(1,)``. Each environment has ``each`` of the observations.
     """
     parts = [(leaf.path, _stacker(leaf, each)) for leaf in flat(space)]
     if len(parts) == 1 and not parts[0][0]:
@@ -391,7 +391,9 @@ def _stacker(leaf: Leaf, each: int) -> Callable[[Sequence[Any]], np.ndarray]:
                 raise _misshapen(leaf, values, each) from None
             shapes = {x.shape for x in values}
         if shapes != {source}:
-            raise _misshapen(leaf, values, each)
+            if source != (1,) or shapes - {(), source}:
+                raise _misshapen(leaf, values, each)
+            values = [np.reshape(x, source) for x in values]
         x = np.concatenate(values).reshape(len(values), *source)
         return fitted(x, dtype, name, each) if is_plain else _read(leaf, x, each)
 

@@ -271,6 +271,12 @@ def test_images_have_their_channels_last(shape, axes, seen):
     np.testing.assert_array_equal(stacked, x)
 
 
+@pytest.mark.parametrize("value", [3, 3.0, np.float64(3), np.array(3)])
+def test_a_number_is_taken_for_an_array_of_one(value):
+    (x,) = leaves.gatherer(spaces.Box(0, 9, (1,), np.float32))([value, np.ones(1)])
+    np.testing.assert_array_equal(x, [[3], [1]])
+
+
 def test_other_arrays_of_three_axes_stay():
     space = spaces.Box(0, 1, (3, 36, 36), np.float32)
     env, _ = environment(space, spaces.Discrete(2))
