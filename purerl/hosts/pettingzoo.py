@@ -148,7 +148,7 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
                     ends[0 if ended.get(agent) else 1, row, j] = True
                 elif not there[i]:  # all are flagged where the game is over
                     ends[0, row, j] = True
-        reward = numbers(paid).reshape(len(at), *lead)
+        reward = numbers(paid, count).reshape(len(at), *lead)
         told = (lambda row: infos[row]) if lead else (lambda row: infos[row][0])
         terminated, truncated = ends.reshape(2, len(at), *lead)
         return Ends(shown(at), reward, terminated, truncated, told)

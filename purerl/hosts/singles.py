@@ -262,15 +262,19 @@ def mask_of(mask: Any, count: int, row: int | None = None) -> np.ndarray:
     return x.astype(np.int8)
 
 
-def numbers(reward: Sequence[Any]) -> np.ndarray:
-    """Returns rewards as float32 ``[n]``; arrays of one element are numbers. Raises `InvalidData` for anything else."""
+def numbers(reward: Sequence[Any], each: int = 1) -> np.ndarray:
+    """Returns rewards as float32 ``[n]``, ``each`` of every environment; arrays of one element are numbers.
+
+    Raises:
+        InvalidData: For anything else.
+    """
     try:
         rewards = np.array(reward)
     except ValueError:  # of several shapes
         rewards = np.empty((0, 0))
     if rewards.ndim != 1 or rewards.dtype.kind not in "fiub":
-        rewards = np.array([_number(each, row) for row, each in enumerate(reward)])
-    return fitted(rewards, np.dtype(np.float32), "reward")
+        rewards = np.array([_number(one, i // each) for i, one in enumerate(reward)])
+    return fitted(rewards, np.dtype(np.float32), "reward", each)
 
 
 def _number(reward: Any, row: int) -> float:
@@ -279,8 +283,10 @@ def _number(reward: Any, row: int) -> float:
             return float(np.asarray(reward).item())
         except (TypeError, ValueError):
             pass
-    what = f"an array of shape {np.shape(reward)}" if isinstance(reward, np.ndarray | list | tuple) else repr(reward)
-    raise InvalidData(f"the reward is {what[:80]}, must be a number", row)
+    several = isinstance(reward, np.ndarray | list | tuple)
+    what = f"an array of shape {np.shape(reward)}" if several else repr(reward)[:80]
+    way = "; a wrapper in a function of your own can weigh several objectives" if several else ""
+    raise InvalidData(f"the reward is {what}, must be a number{way}", row)
 
 
 def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:

@@ -7,6 +7,7 @@ import pytest
 from purerl.errors import ConfigError
 from purerl.hosts import making, pettingzoo
 from purerl.hosts.rows import host_env
+from purerl.hosts.sound import InvalidData
 
 
 def made(**params):
@@ -52,6 +53,18 @@ def test_what_is_not_finite_cuts_the_episode_of_all_agents_off():
     assert turn.truncated.all() and not turn.reward.any() and not turn.terminated.any()
     np.testing.assert_array_equal(turn.next_obs[0][0], [[1, 2]] * 3)
     np.testing.assert_array_equal(turn.obs[0][0], [[0, 0]] * 3)
+
+
+def test_several_objectives_of_an_agent_are_told_with_the_environment():
+    class Objectives(hosted.Agents):
+        def step(self, actions):
+            obs, reward, *rest = super().step(actions)
+            return obs, reward | ({"c": np.ones(2)} if self.seed else {}), *rest
+
+    batch = host_env(pettingzoo.parallel("agents", Objectives), []).batch(2)
+    batch.reset(np.array([0, 1]))
+    with pytest.raises(InvalidData, match=r"environment 1: the reward is an array of shape \(2,\), .* objectives$"):
+        batch.step(np.ones((2, 3), int))
 
 
 def test_transforms_for_one_agent_are_refused():
