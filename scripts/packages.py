@@ -31,7 +31,7 @@ LONGEST = 240
 
 
 class Task(NamedTuple):
-    """An environment to train on: ``words`` follow ``--env``. ``refused``: the line that refuses it says this."""
+    """An environment to train on: ``words`` follow ``--env``. ``refused``: the line that it ends in says this."""
 
     words: str
     refused: str = ""
@@ -75,8 +75,8 @@ import numpy as np
 def treasure():
     return mo_gymnasium.wrappers.LinearReward(mo_gymnasium.make("deep-sea-treasure-v0"), np.array([0.9, 0.1]))
 """
-TUPLES = "a reward"
-"""What is told of environments of Gymnasium with a reward for each of several agents or objectives."""
+OBJECTIVES = "can weigh several objectives"
+"""What is told of environments with a reward of several parts for one agent."""
 
 PACKAGES = {
     "minigrid": Package(
@@ -110,7 +110,7 @@ PACKAGES = {
     ),
     "mo-gymnasium": Package(
         ("mo-gymnasium",),
-        (Task("own:treasure"), Task("gymnasium/mo_gymnasium:deep-sea-treasure-v0", TUPLES)),
+        (Task("own:treasure"), Task("gymnasium/mo_gymnasium:deep-sea-treasure-v0", OBJECTIVES)),
         TREASURE,
     ),
     "pybullet-envs-gymnasium": Package(
@@ -146,6 +146,11 @@ PACKAGES = {
         agents=True,
     ),
     "lbforaging": Package(("lbforaging",), (Task("gymnasium/lbforaging:Foraging-8x8-2p-1f-v3"),), agents=True),
+    "multigrid": Package(("multigrid",), (Task("gymnasium/multigrid.envs:MultiGrid-Empty-8x8-v0"),), agents=True),
+    "gym-multigrid": Package(
+        ("gym-multigrid",), (Task("gymnasium/gym_multigrid:multigrid-collect-single-v0"),), agents=True
+    ),
+    "momaland": Package(("momaland",), (Task("momaland.envs.beach.mobeach_v0:parallel_env", OBJECTIVES),), agents=True),
     "rware": Package(("rware",), (Task("gymnasium/rware:rware-tiny-2ag-v2"),), agents=True),
 }
 
@@ -172,8 +177,8 @@ def row(name: str, version: str, task: Task, code: int, text: str) -> str:
 
 
 def as_said(task: Task, code: int, text: str) -> bool:
-    """Returns whether a command ended as its task says: it trained, or refused in the line that the task has."""
-    return code == 2 and task.refused in text if task.refused else code == 0
+    """Returns whether a command ended as its task says: it trained, or ended in the line that the task has."""
+    return code != 0 and task.refused in text if task.refused else code == 0
 
 
 def based(folder: Path) -> Path:
