@@ -60,6 +60,7 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
 
     Raises:
         ConfigError: If environments cannot be made.
+        HostError: If one fails in a step that is timed.
     """
     workers, here = 0, host.here or ("" if host.recipe.name else "it has no name that workers could import")
     if how.workers.isdecimal():
@@ -82,22 +83,24 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
 def seconds_of_step(host: HostEnv, num_envs: int) -> float:
     """Estimates the seconds that a step of ``num_envs`` environments takes in this process.
 
-    Of environments that are stepped one after another a single one is tried, in more steps.
+    Of environments that are stepped one after another a single one is tried, in more steps. Raises `HostError` as
+    `local.inline` does.
     """
     from purerl.hosts import moves  # imports Gymnasium
 
     alone = host.copies is not None and not host.copies.whole
     tried = 1 if alone else num_envs if host.copies is not None else min(num_envs, 4)
     times, draws = 4 * TRIED if alone else TRIED, np.random.default_rng(0)
-    batch = host.batch(tried)
+    stepper = local.inline(host.batch(tried))
     try:
-        obs, spent = batch.reset(np.arange(tried)), 0.0
+        obs, spent = stepper.reset(np.arange(tried)), 0.0
         for count in range(times + 1):
             before = time.perf_counter()
-            obs = batch.step(moves.random(host, draws, obs)).obs
+            stepper.send(moves.random(host, draws, obs))
+            obs = stepper.receive().obs
             spent += time.perf_counter() - before if count else 0.0
     finally:
-        batch.close()
+        stepper.close()
     return spent / times * num_envs / tried
 
 

@@ -4,8 +4,8 @@ import hosted
 import numpy as np
 import pytest
 
-from purerl.errors import ConfigError
-from purerl.hosts import making, pettingzoo
+from purerl.errors import ConfigError, HostError
+from purerl.hosts import making, opening, pettingzoo
 from purerl.hosts.rows import host_env
 from purerl.hosts.sound import InvalidData
 
@@ -59,12 +59,15 @@ def test_several_objectives_of_an_agent_are_told_with_the_environment():
     class Objectives(hosted.Agents):
         def step(self, actions):
             obs, reward, *rest = super().step(actions)
-            return obs, reward | ({"c": np.ones(2)} if self.seed else {}), *rest
+            return obs, reward | ({} if self.seed else {"c": np.ones(2)}), *rest
 
-    batch = host_env(pettingzoo.parallel("agents", Objectives), []).batch(2)
-    batch.reset(np.array([0, 1]))
-    with pytest.raises(InvalidData, match=r"environment 1: the reward is an array of shape \(2,\), .* objectives$"):
+    env = host_env(pettingzoo.parallel("agents", Objectives), [])
+    batch, line = env.batch(2), r"the reward is an array of shape \(2,\), .* objectives$"
+    batch.reset(np.array([1, 0]))
+    with pytest.raises(InvalidData, match=f"environment 1: {line}"):
         batch.step(np.ones((2, 3), int))
+    with pytest.raises(HostError, match=f"at step 1: environment 0: {line}"):
+        opening.seconds_of_step(env, 2)
 
 
 def test_transforms_for_one_agent_are_refused():
