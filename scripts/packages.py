@@ -146,7 +146,9 @@ PACKAGES = {
         agents=True,
     ),
     "lbforaging": Package(("lbforaging",), (Task("gymnasium/lbforaging:Foraging-8x8-2p-1f-v3"),), agents=True),
-    "multigrid": Package(("multigrid",), (Task("gymnasium/multigrid.envs:MultiGrid-Empty-8x8-v0"),), agents=True),
+    "multigrid": Package(
+        ("multigrid",), (Task("gymnasium/multigrid.envs:MultiGrid-Empty-8x8-v0 --env-params agents=2"),), agents=True
+    ),
     "gym-multigrid": Package(
         ("gym-multigrid",), (Task("gymnasium/gym_multigrid:multigrid-collect-single-v0"),), agents=True
     ),
