@@ -150,7 +150,7 @@ PACKAGES = {
         ("multigrid",), (Task("gymnasium/multigrid.envs:MultiGrid-Empty-8x8-v0 --env-params agents=2"),), agents=True
     ),
     "gym-multigrid": Package(
-        ("gym-multigrid",), (Task("gymnasium/gym_multigrid:multigrid-collect-single-v0"),), agents=True
+        ("gym-multigrid",), (Task("gymnasium/gym_multigrid:multigrid-collect-single-v0", "np.float_"),), agents=True
     ),
     "momaland": Package(("momaland",), (Task("momaland.envs.beach.mobeach_v0:parallel_env", OBJECTIVES),), agents=True),
     "rware": Package(("rware",), (Task("gymnasium/rware:rware-tiny-2ag-v2"),), agents=True),
