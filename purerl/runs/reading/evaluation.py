@@ -407,6 +407,18 @@ def _known(info: np.ndarray) -> np.ndarray:
     return np.where(counts, np.where(told, info, 0.0).sum(axis=1) / np.maximum(counts, 1), np.nan)
 
 
+def open_venue(setup: Setup, venue: Venue, episodes: int, max_steps: int, members: int) -> None:
+    """Opens the environments of the host in which ``members`` play so many episodes; does nothing without a host.
+
+    Raises:
+        ConfigError: If they cannot be made.
+    """
+    if setup.host:
+        host = setup.make_env(env_part(setup.swept, 0)).host
+        with breakable:
+            venue.stepper(host, members, venue.size(episodes), episodes, max_steps)
+
+
 def cut_off(length: np.ndarray, finished: np.ndarray) -> dict[str, Any]:
     """Returns how many episodes ``[P, E]`` were cut off, of how many, and after how many steps; empty if all ended."""
     count = int((~finished).sum())

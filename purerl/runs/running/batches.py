@@ -4,6 +4,7 @@ import contextlib
 import functools
 import math
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 from purerl import processes, trees
 from purerl.curricula import Buffer
 from purerl.display import progress
-from purerl.errors import HostError
+from purerl.errors import ConfigError, HostError
 from purerl.runs.describing import config_file, early
 from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.describing.interrupts import Interrupted
@@ -89,7 +90,12 @@ def endless(run: Run, frames: int) -> str:
 
 
 def train_batches(
-    run: Run, program: RunProgram | HostProgram, so_far: Progress, interrupted: list[int], plays: Plays | None = None
+    run: Run,
+    program: RunProgram | HostProgram,
+    so_far: Progress,
+    interrupted: list[int],
+    plays: Plays | None = None,
+    ready: Callable[[int], None] = lambda members: None,
 ) -> Trained:
     """Trains every batch to its end, with logs and checkpoints.
 
@@ -102,6 +108,8 @@ def train_batches(
         so_far: The state that the training continues from.
         interrupted: The list into which received signals are put. A signal on any process ends the training.
         plays: Evaluates policies during the training, if the options ask for that; its time is not counted.
+        ready: Opens the environments of the host in which ``plays`` plays with so many members, beside those of the
+            training, so that what cannot be made is refused before the training.
 
     Returns:
         The result; after an interrupt it holds the members of the batches that had begun.
@@ -109,6 +117,7 @@ def train_batches(
     Raises:
         Interrupted: A signal came before the first batch had begun.
         HostError: The environments of the host failed. What was learned until then is saved.
+        ConfigError: Environments of the host cannot be made.
         OSError: Nothing more can be written. What was saved stays.
     """
     setup, directory, options = run.setup, run.directory, run.options
@@ -152,6 +161,8 @@ def train_batches(
             batch = trees.take(setup.members, slice(first, first + batch_size))
             try:
                 state, done, saved = program.begin(batch, step), so_far.done[index], time.perf_counter()
+                if plays and index == 0:
+                    _opened(options.eval_every, ready, batch.size)
             except Interrupted:
                 if not policies:
                     raise
@@ -230,6 +241,17 @@ def train_batches(
 def counts(size: int, batch_size: int) -> list[int]:
     """Returns how many of ``size`` members each batch has."""
     return [min(batch_size, size - first) for first in range(0, size, batch_size)]
+
+
+def _opened(every: int, ready: Callable[[int], None], members: int) -> None:
+    """Calls ``ready``, whose `ConfigError` gets a word about ``eval_every``."""
+    try:
+        ready(members)
+    except ConfigError as error:
+        raise ConfigError(
+            f"eval_every = {every}: evaluations during the training have copies of their own, beside those of the"
+            f" training: {error}"
+        ) from error.__cause__
 
 
 def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:

@@ -241,7 +241,8 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
         plays = evaluation.prepare(
             run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size, venue=venue
         )
-        return _train_and_play(run, program, so_far, plays)
+        ready = functools.partial(evaluation.open_venue, run.setup, venue, options.eval_episodes, EVALUATION_STEPS)
+        return _train_and_play(run, program, so_far, plays, ready)
 
 
 def _venue(run: Run, program: RunProgram | HostProgram) -> Venue:
@@ -252,12 +253,15 @@ def _venue(run: Run, program: RunProgram | HostProgram) -> Venue:
     return Venue(run.options.eval_envs or run.setup.config.num_envs, how)
 
 
-def _train_and_play(run: Run, program: RunProgram | HostProgram, so_far: Progress, plays: Plays) -> int:
-    """Does what `_train` does, with the function that evaluates."""
+def _train_and_play(
+    run: Run, program: RunProgram | HostProgram, so_far: Progress, plays: Plays, ready: Callable[[int], None]
+) -> int:
+    """Does what `_train` does, with the function that evaluates, and the one that opens its environments."""
     description, directory, options = run.description, run.directory, run.options
     with interrupts.deferred() as interrupted:
         try:
-            trained = train_batches(run, program, so_far, interrupted, plays if options.eval_every else None)
+            within = plays if options.eval_every else None
+            trained = train_batches(run, program, so_far, interrupted, within, ready)
         except Interrupted as signalled:
             say(run.console, f"interrupted; nothing new to save; resume with: {resume_command(directory)}")
             return 128 + signalled.number
