@@ -19,6 +19,7 @@ from field_checks import (
     is_json,
     kept,
     lengths,
+    logged,
     made,
     no_return,
     on_device,
@@ -75,6 +76,9 @@ class Case(NamedTuple):
 
 TEN = returns(10)
 EIGHT = both(TEN, made(8))
+RICH = logged(10)
+"""The evaluation may play in the copy that never ends."""
+MIXED = "sums:Mixed --eval-episodes 1"
 IN_TIME = progress(10.0, 1.5, 6.0)
 PLACE = r"\w+\.py:\d+"
 SHAPE = r"observation.*(shape|\(3,\)|\[3\]|space)"
@@ -160,13 +164,14 @@ KINDS = {
         Case("vector", "8", "ppo wrapped:same_step", EIGHT),
     ],
     "B": [  # sums
-        Case("sums beside 1e5 a step", "10 in every row", "ppo sums:Mixed --total-steps 65536 --eval-episodes 1", TEN),
-        Case("sums beside 1e5, dqn", "10", "dqn sums:Mixed --total-steps 8192 --eval-episodes 1", TEN),
-        Case("sums, two agents", "10", "ppo sums:Mixed --total-steps 32768 --eval-episodes 1 --num-seeds 2", TEN),
+        Case("sums beside 1e5 a step", "10 in every row", f"ppo {MIXED} --total-steps 65536", RICH),
+        Case("sums beside 1e5, dqn", "10", f"dqn {MIXED} --total-steps 8192", RICH),
+        Case("sums, two agents", "10", f"ppo {MIXED} --total-steps 32768 --num-seeds 2", RICH),
         Case(
             "sums on device",
             "10 where none of 2e8 ended, never between",
-            "ppo devices:mixed --total-steps 131072 --num-envs 16 --eval-episodes 2",
+            "train ppo --env devices:mixed --num-envs 16 --num-steps 16 --total-steps 131072 --hidden-sizes 8"
+            " --compile quick --eval-episodes 2 --out run",
             on_device,
         ),
         Case("large", "10,000,001,000", "ppo sums:Large --total-steps 16384 --eval-episodes 4", returns(1e10 + 1000)),
@@ -175,7 +180,7 @@ KINDS = {
         Case(
             "stop-at reads it",
             "not stopped by 21.3",
-            "ppo sums:Mixed --total-steps 65536 --eval-episodes 1 --stop-at 10.5",
+            f"ppo {MIXED} --total-steps 65536 --stop-at 10.5",
             trained(65536),
         ),
     ],

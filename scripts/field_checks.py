@@ -93,10 +93,22 @@ def returns(right: float, evaluated: float | None = None, tolerance: float = 1e-
     def check(seen: Seen) -> tuple[bool, str]:
         if seen.code:
             return False, seen.says()
-        logged = [row["episode_return"] for row in seen.rows() if row["episode_return"] is not None]
+        found = [row["episode_return"] for row in seen.rows() if row["episode_return"] is not None]
         mean = seen.summary()["return_mean"]
-        ok = bool(logged) and all(near(each, right, tolerance) for each in logged) and near(mean, expected, tolerance)
-        return ok, f"log {span(logged)}, evaluation {mean}"
+        ok = bool(found) and all(near(each, right, tolerance) for each in found) and near(mean, expected, tolerance)
+        return ok, f"log {span(found)}, evaluation {mean}"
+
+    return check
+
+
+def logged(right: float) -> Check:
+    """Each return of the log is ``right``."""
+
+    def check(seen: Seen) -> tuple[bool, str]:
+        if seen.code:
+            return False, seen.says()
+        found = [row["episode_return"] for row in seen.rows() if row["episode_return"] is not None]
+        return bool(found) and all(near(each, right) for each in found), f"log {span(found)}"
 
     return check
 
