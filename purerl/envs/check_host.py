@@ -141,14 +141,16 @@ class _Checks:
             self.notes.append("the same seeds and actions lead to different steps: runs are not reproducible")
 
     def pictured(self, seeds: np.ndarray) -> None:
-        """Asks for a picture of a copy that is made for it, if it has one."""
+        """Steps a copy that is made for it, and asks for its picture, if it has one."""
+        from purerl.hosts import moves
+
         batch = None
         try:
             batch = (self._host.pictured or self._host.batch)(1)
+            batch.step(moves.random(self._host, np.random.default_rng(0), batch.reset(seeds)))
             if batch.frame is None:
                 self.notes.append("purerl render cannot render it")
                 return
-            batch.reset(seeds)
             picture = batch.frame(0)
         except ConfigError as error:
             self.notes.append(str(error))

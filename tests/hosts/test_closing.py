@@ -45,6 +45,8 @@ class Counted(gymnasium.Env):
 
     def step(self, action):
         self.t, self.steps = self.t + 1, self.steps + 1
+        if self.steps == 1:
+            note("stepped")
         time.sleep(self.seconds)
         if self.steps == self.dies:
             raise RuntimeError("died")
@@ -141,6 +143,12 @@ def test_what_train_and_eval_make_is_stepped_and_closed(counted):
     assert run("render", "run", "--trust", "--max-steps", "12", "--out", "film.gif") == 0
     assert_equal(1)
     assert "made rgb_array" in Path("count.txt").read_text()
+
+
+def test_check_env_steps_what_it_makes(counted):
+    assert run("check-env", f"{counted}:Counted", "--envs", "2", "--steps", "12") == 0
+    assert_equal(3)
+    assert words()["stepped"] == 3
 
 
 @pytest.mark.rest
