@@ -312,7 +312,7 @@ KINDS = {
             ("ppo window:Window", "render run --out film.gif"),
             drawn(no_modes=False),
         ),
-        Case("window, check-env", "None", "check-env window:Window", drawn()),
+        Case("window, check-env", "one with rgb_array", "check-env window:Window", drawn(no_modes=False)),
         Case("close before reset raises", "trains", "ppo window:Window --env-params fragile=1", both(TEN, drawn())),
     ],
     "F": [  # time and interrupts
