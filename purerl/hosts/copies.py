@@ -26,12 +26,13 @@ class _Copy(NamedTuple):
 class Plan(NamedTuple):
     """What the copy is for that is looked at: the number of environments of its batch, and whether it is drawn.
 
-    ``workers``: how many workers step them; 0: this process does.
+    ``workers``: how many workers step them; 0: this process does. ``apart``: a thread of its own does.
     """
 
     num_envs: int = 1
     pictures: bool = False
     workers: int = 0
+    apart: bool = False
 
 
 _plan = [Plan()]
@@ -46,11 +47,13 @@ class Copies:
     """The copies of the environment ``name``, each made by ``make(*how)``. ``whole``: each is a batch by itself.
 
     A copy is in a batch, or spare: looked at, or left by a batch within a `session`. Only the thread that made a copy
-    takes or closes it, but for the end of the process.
+    takes or closes it, but for the end of the process. ``apart`` is the thread that has looked and waits for a batch
+    (`purerl.hosts.local.Apart`); None: there is none.
     """
 
     def __init__(self, name: str, make: Callable[..., Any], *, whole: bool = False):
         self.whole = whole
+        self.apart: Any = None
         self._name, self._make = name, make
         self._spare: list[_Copy] = []
         self._live: list[_Copy] = []
@@ -191,9 +194,9 @@ def remembered() -> dict[Any, Any]:
 
 
 @contextlib.contextmanager
-def planned(num_envs: int = 1, *, pictures: bool = False, workers: int = 0) -> Iterator[None]:
+def planned(num_envs: int = 1, *, pictures: bool = False, workers: int = 0, apart: bool = False) -> Iterator[None]:
     """Says what copies are for that are looked at within the context."""
-    _plan.append(Plan(num_envs, pictures, workers))
+    _plan.append(Plan(num_envs, pictures, workers, apart))
     try:
         yield
     finally:

@@ -58,46 +58,67 @@ def inline(batch: Batch) -> Stepper:
     return Stepper(reset, send, receive, batch.close, play if batch.play else None)
 
 
-def threaded(make: Callable[[], Batch]) -> Stepper:
-    """Returns a `Stepper` that steps the batch of ``make`` in a thread of its own while this thread goes on.
+class Apart:
+    """A thread of its own, which calls functions one after another; ``receive()`` returns what the next one returned.
 
-    The batch is also made, reset and closed in that thread. ``receive`` raises what `inline` raises.
+    ``receive`` raises what the function raised.
     """
-    orders: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-    answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
-    def work() -> None:
-        while order := orders.get():
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while order := self._orders.get():
             try:
-                answers.put((order(), None))
+                self._answers.put((order(), None))
             except BaseException as error:
-                answers.put((None, error))
+                self._answers.put((None, error))
 
-    def receive() -> Any:
-        result, error = answers.get()
+    def send(self, order: Callable[[], Any]) -> None:
+        """Has the thread call ``order()`` after those before."""
+        self._orders.put(order)
+
+    def receive(self) -> Any:
+        """Waits for the next result, and returns it."""
+        result, error = self._answers.get()
         if error is not None:
             raise error
         return result
 
+    def close(self, last: Callable[[], Any] | None = None) -> None:
+        """Ends the thread, after a call of ``last()``."""
+        if last:
+            self._orders.put(last)
+        self._orders.put(None)
+        self._thread.join(CLOSE_SECONDS)
+
+
+def threaded(make: Callable[[], Batch], apart: Apart | None = None) -> Stepper:
+    """Returns a `Stepper` that steps the batch of ``make`` in a thread of its own while this thread goes on.
+
+    The batch is also made, reset and closed in that thread, which is ``apart`` if it exists already, and ends with the
+    stepper. ``receive`` raises what `inline` raises.
+    """
+    thread = apart or Apart()
+
     def reset(seeds: np.ndarray) -> Leaves:
-        orders.put(lambda: stepper.reset(seeds))
-        return receive()
+        thread.send(lambda: stepper.reset(seeds))
+        first: Leaves = thread.receive()
+        return first
 
     def step(action: np.ndarray) -> Turn:
         stepper.send(action)
         return stepper.receive()
 
-    def close() -> None:
-        orders.put(stepper.close)
-        orders.put(None)
-        thread.join(CLOSE_SECONDS)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    orders.put(lambda: inline(make()))
+    thread.send(lambda: inline(make()))
     try:
-        stepper: Stepper = receive()
+        stepper: Stepper = thread.receive()
     except BaseException:
-        orders.put(None)
+        thread.close()
         raise
-    return Stepper(reset, lambda action: orders.put(lambda: step(action)), receive, close)
+    return Stepper(
+        reset, lambda action: thread.send(lambda: step(action)), thread.receive, lambda: thread.close(stepper.close)
+    )

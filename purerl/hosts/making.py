@@ -64,7 +64,7 @@ def found(name: str, params: dict[str, Any]) -> Any:
         source = known[key][0]
     else:
         here = lambda: _source(name, rest, transforms) if host else own(name, rest)
-        source = _seen_by_a_worker(name, rest, here) or here()
+        source = _seen_by_a_worker(name, rest, here) or _seen_apart(here)
         if not isinstance(source, HostEnv | Source):
             return source
         known[key] = source, what
@@ -82,7 +82,7 @@ def _seen_by_a_worker(name: str, params: dict[str, Any], here: Callable[[], Any]
 
     Its rows, which are those of this process, are of the environment that ``here()`` makes.
     """
-    num_envs, _, workers = copies.plan()
+    num_envs, _, workers, _ = copies.plan()
     seen = ("worker", str(name))
     if not workers or _here(name, params) or seen in copies.remembered():
         return None
@@ -99,6 +99,26 @@ def _seen_by_a_worker(name: str, params: dict[str, Any], here: Callable[[], Any]
         return made[0].rows(num_envs, pictures)
 
     return Source(**fields, rows=rows)
+
+
+def _seen_apart(look: Callable[[], Any]) -> Any:
+    """Returns ``look()``, called in the thread that is to step the environment, if one of its own is to."""
+    if not copies.plan().apart:
+        return look()
+    from purerl.hosts import local  # imports numpy
+
+    thread, waiting = local.Apart(), None
+    thread.send(look)
+    try:
+        source = thread.receive()
+        waiting = getattr(source, "copies", None)
+    finally:
+        if waiting is None:
+            thread.close()
+    if waiting is not None:
+        waiting.apart = thread
+        copies.at_end.append(lambda: thread.close(waiting.close_spare) if waiting.apart is thread else None)
+    return source
 
 
 def named(value: Any) -> Given:

@@ -142,11 +142,13 @@ def opened(
             yield workers.steppers
         return
     with contextlib.ExitStack() as stack:
-        threads, hosts = who.groups > 1 or elsewhere, []
+        threads, apart = who.groups > 1 or elsewhere, None
+        hosts: list[Stepper] = []
         if threads and host.copies is not None:
             host.copies.close_spare()  # of this thread
+            apart, host.copies.apart = host.copies.apart, None
         for size in pool.spread(num_envs, who.groups):
             make = functools.partial(host.batch, size)
-            hosts.append(local.threaded(make) if threads else local.inline(make()))
+            hosts.append(local.threaded(make, None if hosts else apart) if threads else local.inline(make()))
             stack.callback(hosts[-1].close)
         yield tuple(hosts)

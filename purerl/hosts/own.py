@@ -66,7 +66,7 @@ def own(name: str, params: dict[str, Any]) -> Any:
     def make(num_envs: int, pictures: bool) -> Any:
         return drawn(functools.partial(call, num_envs), creator)(pictures)
 
-    size, pictures, _ = plan()
+    size, pictures, *_ = plan()
     environment = make(size, pictures)
     if _is(environment, *_VECTOR):
         from purerl.hosts.vectors import vector

@@ -47,7 +47,7 @@ def vector(name: str, make: Callable[[int, bool], Any], made: Any = None) -> Sou
         return mode
 
     copies = Copies(name, make, whole=True)
-    size, pictures, _ = plan()
+    size, pictures, *_ = plan()
     env = copies.look(size, pictures, made=made)
     seen = _look(name, env, checked(env, size))
 

@@ -145,6 +145,16 @@ def test_what_train_and_eval_make_is_stepped_and_closed(counted):
     assert "made rgb_array" in Path("count.txt").read_text()
 
 
+@pytest.mark.parametrize(
+    "how", [("--ahead", "1"), pytest.param(("--double-buffering", "on"), marks=pytest.mark.rest)], ids="-".join
+)
+def test_what_a_thread_steps_is_looked_at_in_it(counted, how):
+    """The training has 4 copies in threads, the evaluation 4 in this one."""
+    assert run(*SMALL, "--env", f"{counted}:Counted", "--workers", "none", "--out", "run", *how) == 0
+    assert_equal(8)
+    assert words()["stepped"] == 8
+
+
 def test_check_env_steps_what_it_makes(counted):
     assert run("check-env", f"{counted}:Counted", "--envs", "2", "--steps", "12") == 0
     assert_equal(3)

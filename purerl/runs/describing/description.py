@@ -186,7 +186,10 @@ def describe(
         algorithm = algorithm.wrapped(looking)
     try:
         workers = int(options.workers) if getattr(options, "workers", "").isdecimal() else 0
-        with copies.planned(getattr(config, "num_envs", 1) * count * options.num_seeds, workers=workers):
+        halves = getattr(options, "double_buffering", "") == "on"
+        apart = getattr(options, "workers", "") == "none" and (halves or getattr(options, "ahead", 0) > 0)
+        num_envs = getattr(config, "num_envs", 1) * count * options.num_seeds // (2 if apart and halves else 1)
+        with copies.planned(num_envs, workers=workers, apart=apart):
             env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
