@@ -166,8 +166,8 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
         return Ends(
             gathered(obs, info, at, terminated),
             numbers(reward),
-            np.array(terminated, bool),
-            np.array(truncated, bool),
+            flags(terminated, "terminated"),
+            flags(truncated, "truncated"),
             info.__getitem__,
         )
 
@@ -287,6 +287,21 @@ def _number(reward: Any, row: int) -> float:
     what = f"an array of shape {np.shape(reward)}" if several else repr(reward)[:80]
     way = "; a wrapper in a function of your own can weigh several objectives" if several else ""
     raise InvalidData(f"the reward is {what}, must be a number{way}", row)
+
+
+def flags(given: Sequence[Any], name: str) -> np.ndarray:
+    """Returns flags as bool ``[n]``; arrays of one element are flags. Raises `InvalidData` for other arrays."""
+    try:
+        x = np.array(given, bool)
+    except ValueError:  # of several shapes
+        x = np.empty((0, 0), bool)
+    return x if x.ndim == 1 else np.array([_flag(each, name, row) for row, each in enumerate(given)])
+
+
+def _flag(given: Any, name: str, row: int) -> bool:
+    if np.size(given) != 1:
+        raise InvalidData(f"{name} is an array of shape {np.shape(given)}, must be True or False", row)
+    return bool(np.asarray(given).item())
 
 
 def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:

@@ -219,6 +219,7 @@ class Changing(Clock):
             reward = {"reward": None, "word": "much", "pair": np.ones(2), "large": 1e300}.get(self.different, reward)
             obs = {"shape": np.zeros(3), "number": 2.0}.get(self.different, obs)
             info = {"info": {"action_mask": [1]}}.get(self.different, info)
+            over = np.zeros(2) if self.different == "flags" else over
             if self.different == "three":
                 return obs, reward, over
         return obs, reward, over, cut, info
@@ -232,6 +233,7 @@ class Changing(Clock):
         ("reward", "at step 3: environment 1: the reward is None, must be a number"),
         ("word", "at step 3: environment 1: the reward is 'much', must be a number"),
         ("pair", r"at step 3: environment 1: the reward is an array of shape \(2,\), must be a number"),
+        ("flags", r"at step 3: environment 1: terminated is an array of shape \(2,\), must be True or False"),
         ("large", "at step 3: the reward of environment 1 is not finite: infinite, or too large for float32"),
         ("three", r"at step 3: environment 1: Changing.step \(test_protocol.py:\d+\) returns 3 values, must return"),
         (
@@ -256,6 +258,13 @@ def test_rewards_that_are_numbers_are_taken(reward):
     for all_of_them in (reward, reward), (reward, 0.5):
         rewards = singles.numbers(all_of_them)
         assert rewards.dtype == np.float32 and rewards.tolist() == [1.0, float(np.ravel(all_of_them[1])[0])]
+
+
+@pytest.mark.parametrize("flag", [True, 1, np.int64(1), np.array(True), np.ones(1), np.ones((1, 1)), [True]])
+def test_flags_of_one_element_are_taken(flag):
+    for all_of_them in (flag, flag), (flag, False):
+        flags = singles.flags(all_of_them, "truncated")
+        assert flags.dtype == bool and flags.tolist() == [True, all_of_them[1] is not False]
 
 
 class Masked(Clock):
