@@ -8,7 +8,10 @@ KINDS = "missing", "late", "list", "tuple", "bool", "float", "int64", "array"
 
 
 class Masked(Ten):
-    """Action 2 is never legal, action 0 in every second step; ``kind``, counted in `KINDS`, says how that is told."""
+    """Action 2 is never legal, action 0 in every second step; ``kind``, counted in `KINDS`, says how that is told.
+
+    Where the mask comes late all actions are legal in the first step.
+    """
 
     action_space = spaces.Discrete(4)
 
@@ -21,6 +24,7 @@ class Masked(Ten):
         if self.kind == "missing":
             return {"action_mask": self.legal} if self.t != 3 else {}
         if self.kind == "late":
+            self.legal = self.legal if self.t else np.ones(4, np.int8)
             return {"action_mask": self.legal} if self.t else {}
         told = {"list": self.legal.tolist(), "bool": self.legal.astype(bool), "float": self.legal.astype(float)}
         told |= {"tuple": tuple(self.legal.tolist()), "int64": self.legal.astype(np.int64), "array": self.legal}
