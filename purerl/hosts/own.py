@@ -47,12 +47,14 @@ def own(name: str, params: dict[str, Any]) -> Any:
 
     It returns an environment of Gymnasium, a vector environment of Gymnasium (and has a parameter ``num_envs``), a
     parallel environment of PettingZoo, a `HostEnv`, or a function without parameters, or with ``num_envs``, that
-    returns one of them. If it has a parameter ``render_mode`` it is given "rgb_array" where pictures are drawn, and
-    None elsewhere. What it returned first becomes the first copy. Anything else that it returns is returned as it is.
+    returns one of them. If it takes a ``render_mode``, by name or among others, it is given "rgb_array" where pictures
+    are drawn, and None elsewhere. What it returned first becomes the first copy. Anything else that it returns is
+    returned as it is, called without a ``render_mode`` that it does not name.
     """
     function = imported("env", name)
     signature = inspect.signature(function).parameters
-    if not any(each.kind is each.VAR_KEYWORD for each in signature.values()):
+    any_other = any(each.kind is each.VAR_KEYWORD for each in signature.values())
+    if not any_other:
         check_parameters(name, params, signature)
 
     def call(num_envs: int, **more: Any) -> Any:
@@ -61,13 +63,15 @@ def own(name: str, params: dict[str, Any]) -> Any:
             value = called("env", name, value, **arguments(value, {}, num_envs))
         return value
 
-    creator = function if MODE in signature and MODE not in params else None
+    creator = function if (any_other or MODE in signature) and MODE not in params else None
 
     def make(num_envs: int, pictures: bool) -> Any:
         return drawn(functools.partial(call, num_envs), creator)(pictures)
 
     size, pictures, *_ = plan()
     environment = make(size, pictures)
+    if creator and MODE not in signature and not any(_is(environment, *kind) for kind in (_ENV, _VECTOR, _AGENTS)):
+        environment = call(size)  # nothing that draws
     if _is(environment, *_VECTOR):
         from purerl.hosts.vectors import vector
 

@@ -19,7 +19,7 @@ from purerl.hosts.opening import Decided, How
 
 MODULE = """
 import os, subprocess, sys, time
-import gymnasium, numpy as np
+import gymnasium, numpy as np, purerl
 from gymnasium import spaces
 
 def note(word):
@@ -100,6 +100,18 @@ def same():
     if not ONE:
         ONE.append(Counted(None))
     return ONE[0]
+
+def handed(**options):
+    return Counted(**options)
+
+def strict(**options):
+    if options:
+        raise ValueError(f"unknown options {options}")
+    return Counted(None)
+
+def traced(**options):
+    note(f"options={len(options)}")
+    return purerl.envs.make("CartPole-v1")
 """
 PPO = ["train", "ppo", "--total-steps", "128", "--num-steps", "16", "--num-envs", "4", "--num-minibatches", "1"]
 SMALL = [*PPO, "--hidden-sizes", "8", "--eval-episodes", "6", "--overwrite"]
@@ -153,6 +165,16 @@ def test_what_a_thread_steps_is_looked_at_in_it(counted, how):
     assert run(*SMALL, "--env", f"{counted}:Counted", "--workers", "none", "--out", "run", *how) == 0
     assert_equal(8)
     assert words()["stepped"] == 8
+
+
+def test_functions_that_hand_on_what_they_are_given_are_told_of_drawing(counted):
+    for name in "handed", "strict":
+        with copies.session():
+            making.make(f"{counted}:{name}", {}).batch(2).close()
+    assert_equal(4)
+    assert Path("count.txt").read_text().count("made None") == 4
+    envs.make(f"{counted}:traced")
+    assert Path("count.txt").read_text().split()[-2] == "options=0"
 
 
 def test_check_env_steps_what_it_makes(counted):
