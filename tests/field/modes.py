@@ -15,7 +15,6 @@ class Modes(Ten):
     """Takes text, a flag, a whole number, a number, a list and a null; refuses what is not of that type."""
 
     def __init__(self, mode="easy", slippery=True, size=5, rate=0.5, walls=(), target=None):
-        super().__init__()
         if path := os.environ.get(SEEN):
             with open(path, "a") as file:
                 file.write(json.dumps([mode, slippery, size, rate, list(walls), target]) + "\n")
@@ -23,6 +22,7 @@ class Modes(Ten):
             raise ValueError(f"mode = {mode!r}: must be easy or hard")
         if not isinstance(slippery, bool):
             raise TypeError(f"slippery = {slippery!r}: must be a bool")
+        super().__init__()
         self.observation_space = spaces.Box(-1, 1, (size,), np.float32)
 
 
