@@ -370,7 +370,7 @@ def prepare(
         each = places.size(episodes, 1 if others is None else env.num_agents)
         with contextlib.nullcontext() if venue else contextlib.closing(places), breakable:
             results = host_evaluation.evaluate(hosted, places, keys, mine, episodes, max_steps, each, seconds)
-        return Evaluation(*(x[:, rows] for x in results[:3]), info=results.info)
+        return Evaluation(*(x[:, rows] for x in results[:3]))._replace(info=results.info)
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
         size, batches = trees.length(policy), []

@@ -253,7 +253,7 @@ def evaluate(
         if time.monotonic() - start >= seconds:
             break
     result: Any = (x.reshape(size, -1) for x in (total, length, finished))
-    return Evaluation(*result, info=info)
+    return Evaluation(*result)._replace(info=info)
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, copies: int = 0) -> Dataset:
