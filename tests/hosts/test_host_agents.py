@@ -14,11 +14,13 @@ def made(**params):
     return host_env(pettingzoo.parallel("agents", lambda: hosted.Agents(**params)), [])
 
 
-def test_agents_that_left_stay_as_they_were_until_the_last_leaves():
+def test_agents_that_left_stay_as_they_were_and_each_has_its_own_end():
+    """The last leaf says who acts next. Where the game is over all are flagged, whoever had left before."""
     env = made()
-    assert (env.num_agents, env.action_space) == (3, hosted.spaces.Discrete(3))
+    assert (env.num_agents, env.action_space, env.seats) == (3, hosted.spaces.Discrete(3), True)
     batch = env.batch(2)
-    np.testing.assert_array_equal(batch.reset(np.array([7, 8]))[0], [[[0, 7]] * 3, [[0, 8]] * 3])
+    first, there = batch.reset(np.array([7, 8]))
+    np.testing.assert_array_equal(first, [[[0, 7]] * 3, [[0, 8]] * 3])
     action = np.array([[0, 1, 2], [2, 1, 0]])
     turns = [batch.step(action) for _ in range(5)]
     np.testing.assert_array_equal(
@@ -27,17 +29,23 @@ def test_agents_that_left_stay_as_they_were_until_the_last_leaves():
     np.testing.assert_array_equal(
         [t.next_obs[0][1, :, 0] for t in turns], [[1] * 3, [2] * 3, [2, 3, 3], [2, 3, 4], [1] * 3]
     )
-    np.testing.assert_array_equal([turn.last.all() for turn in turns], [False, False, False, True, False])
-    assert [turn.last.any() for turn in turns] == [turn.last.all() for turn in turns]
-    assert turns[3].terminated.all() and turns[3].terminated.shape == (2, 3) and not turns[3].truncated.any()
+    ends = [[False] * 3, [True, False, False], [False, True, False], [True] * 3, [False] * 3]
+    np.testing.assert_array_equal([turn.terminated[1] for turn in turns], ends)
+    assert not any(turn.truncated.any() for turn in turns)
+    left = [[True] * 3, [True] * 3, [False, True, True], [False, False, True], [False] * 3]
+    np.testing.assert_array_equal([there[0], *(turn.next_obs[1][0] for turn in turns[:4])], left)
     np.testing.assert_array_equal(turns[3].obs[0], [[[0, 7]] * 3, [[0, 8]] * 3])
+    assert turns[3].obs[1].all()
 
 
-def test_an_episode_in_which_an_agent_was_cut_off_is_truncated():
+def test_an_agent_that_is_cut_off_is_truncated_and_no_other():
     batch = made(cut=("b",)).batch(1)
     batch.reset(np.arange(1))
     turns = [batch.step(np.zeros((1, 3), int)) for _ in range(4)]
-    assert turns[3].truncated.all() and not any(turn.terminated.any() for turn in turns)
+    np.testing.assert_array_equal(
+        [turn.truncated[0] for turn in turns], [[False] * 3, [False] * 3, [False, True, False], [False] * 3]
+    )
+    assert turns[3].terminated.all()
 
 
 def test_agents_need_the_same_spaces():
