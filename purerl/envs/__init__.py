@@ -119,6 +119,8 @@ def _made(name: str, params: dict[str, Any]) -> Env:
     ranges = given.pop("randomise", None)
     if ranges is not None and making.is_host(name):
         raise ConfigError(f"env = {name!r}: randomise = {ranges!r}: is not supported for host environments")
+    if making.is_host(name):  # with what the host does at once, so that no copy is made without
+        plain |= {each: given.pop(each) for each in (*ON_HOST, "resets") if each in given}
     make_plain = functools.partial(_plain_with, name, plain)
     env = make_plain() if ranges is None else wrappers.randomise(name, make_plain, ranges)
     if env.host and (on_host := {each: given.pop(each) for each in (*ON_HOST, "resets") if each in given}):

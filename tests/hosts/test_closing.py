@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -175,6 +176,17 @@ def test_functions_that_hand_on_what_they_are_given_are_told_of_drawing(counted)
     assert Path("count.txt").read_text().count("made None") == 4
     envs.make(f"{counted}:traced")
     assert Path("count.txt").read_text().split()[-2] == "options=0"
+
+
+def test_a_registered_one_is_made_with_its_longer_limit_at_once(counted, monkeypatch):
+    monkeypatch.syspath_prepend(".")
+    gymnasium.register("Limited-v0", entry_point=f"{counted}:Counted", max_episode_steps=3)
+    try:
+        with copies.session():
+            envs.make("gymnasium/Limited-v0", max_episode_steps=5).host.batch(1).close()
+    finally:
+        gymnasium.registry.pop("Limited-v0")
+    assert_equal(1)
 
 
 def test_check_env_steps_what_it_makes(counted):
