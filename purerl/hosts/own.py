@@ -1,5 +1,6 @@
 """Environments that a user's own function makes; their kind is recognised by their class."""
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from purerl.catalogue import check_parameters
-from purerl.errors import ConfigError
+from purerl.errors import RAISED, ConfigError
 from purerl.hosts.bundle import HostEnv
 from purerl.hosts.copies import plan
 from purerl.hosts.drawing import MODE, drawn
@@ -77,7 +78,12 @@ def own(name: str, params: dict[str, Any]) -> Any:
 
         return vector(name, make, environment)
     if is_environment(environment):
-        check_num_envs(name, signature, params)
+        try:
+            check_num_envs(name, signature, params)
+        except ConfigError:
+            with contextlib.suppress(*RAISED):
+                environment.close()
+            raise
     if _is(environment, *_AGENTS):
         from purerl.hosts.pettingzoo import parallel as one
     elif _is(environment, *_ENV):

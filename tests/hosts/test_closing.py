@@ -105,6 +105,9 @@ def same():
 def handed(**options):
     return Counted(**options)
 
+def several(num_envs=3):
+    return Counted(None)
+
 def strict(**options):
     if options:
         raise ValueError(f"unknown options {options}")
@@ -186,6 +189,12 @@ def test_a_registered_one_is_made_with_its_longer_limit_at_once(counted, monkeyp
             envs.make("gymnasium/Limited-v0", max_episode_steps=5).host.batch(1).close()
     finally:
         gymnasium.registry.pop("Limited-v0")
+    assert_equal(1)
+
+
+def test_what_is_refused_for_its_own_num_envs_is_closed(counted):
+    with pytest.raises(ConfigError, match="num_envs = 3"):
+        making.make(f"{counted}:several", {})
     assert_equal(1)
 
 
