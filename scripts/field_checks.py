@@ -275,7 +275,10 @@ def info(**values: float) -> Check:
             return False, seen.says()
         last, summary = seen.rows()[-1], json.dumps(seen.summary())
         keys = {name: next((key for key in last if re.fullmatch(f"info/{name}", key)), "") for name in values}
-        ok = all(near(last.get(keys[name]), value) and keys[name].removeprefix("info/") in summary for name, value in values.items())
+        ok = all(
+            near(last.get(keys[name]), value) and keys[name].removeprefix("info/") in summary
+            for name, value in values.items()
+        )
         return ok, ", ".join(f"{key or name}: {last.get(key)}" for name, key in keys.items())
 
     return check

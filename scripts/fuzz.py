@@ -244,7 +244,7 @@ def nothing_compiles() -> Iterator[None]:
     ends |= {"runs.reading.recording.record_run": {}, "runs.reading.recording.in_words": ""}
     ends |= {
         "runs.running.measure.plan": (planning.Plan(*[1] * 10), None),
-        "runs.reading.evaluation.play": {"return_mean": 0.0},
+        "runs.reading.evaluation.prepare": lambda *_, **__: {"return_mean": 0.0},
     }
     with contextlib.ExitStack() as stack:
         for name, value in ends.items():

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from purerl.errors import RAISED, ConfigError
+from purerl.errors import ConfigError, raised
 from purerl.hosts import leaves, protocol
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
@@ -121,8 +121,8 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
                 if not protocol.begun(result):
                     raise protocol.not_a_reset(envs[i].unwrapped, result)
                 unchanged(i)
-            except RAISED as error:
-                error.row = int(i)  # type: ignore[union-attr]  # `sound.who` reads it
+            except raised() as error:
+                error.row = int(i)  # type: ignore[attr-defined]  # `sound.who` reads it
                 raise
             observations.append(result[0])
             infos.append(result[1])
@@ -151,8 +151,8 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
         turns: list[Any] = []
         try:
             turns.extend(map(operator.call, steps if which is None else [steps[i] for i in which], given))
-        except RAISED as error:
-            error.row = int(at[len(turns)])  # type: ignore[union-attr]  # `sound.who` reads it
+        except raised() as error:
+            error.row = int(at[len(turns)])  # type: ignore[attr-defined]  # `sound.who` reads it
             raise
         try:
             obs, reward, terminated, truncated, info = zip(*turns, strict=True)

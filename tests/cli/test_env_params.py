@@ -104,7 +104,7 @@ def test_only_numbers_are_ranges():
 def test_values_arrive(seen):
     params = ["name=x", "mode=hard", "slippery=false", "size=7", "big=3000000000", "sizes=[1, 2]", "no=null"]
     envs.make("seen:Seen", **parsing.env_params(params))
-    more = {"big": 3000000000, "sizes": [1, 2], "no": None}
+    more = {"big": 3000000000, "sizes": [1, 2], "no": None, "render_mode": None}
     assert seen and all(given == ("x", "hard", False, 7, more) and given[2] is False for given in seen)
 
 

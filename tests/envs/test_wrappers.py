@@ -297,7 +297,7 @@ def test_parameters_of_the_same_name_are_the_environments_own(monkeypatch):
     mine = lambda *, action_repeat=1, **more: seen.append((action_repeat, more)) or walk()
     monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(mine=mine))
     envs.make("wrapped_own:mine", action_repeat=5, reward_scale=2)
-    assert seen == [(5, {})]
+    assert seen[-1] == (5, {})  # an environment of the host would have been told of drawing
     assert {"action_repeat"} < set(envs._declared("brax/spring/ant"))
     assert not {"action_repeat"} & set(envs._declared("CartPole-v1"))
 

@@ -46,6 +46,7 @@ def probe(legal=True):
         (lambda obs: obs["may"]) if legal else None,
         M,
         acting=lambda obs: obs["turn"],
+        ends_together=True,
     )
 
 
