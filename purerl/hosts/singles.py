@@ -14,7 +14,7 @@ from purerl.hosts import leaves, protocol
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
 from purerl.hosts.rows import Ends, Rows, Which
-from purerl.hosts.sound import InvalidData, fitted, sound_obs
+from purerl.hosts.sound import InvalidData, fitted, sound_obs, told_of
 
 _LEARNS = {"obs_rms": "--normalize-obs", "return_rms": "--normalize-reward"}
 """Attributes of wrappers that hold statistics, with the option that does the same and is part of a run."""
@@ -122,7 +122,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
                     raise protocol.not_a_reset(envs[i].unwrapped, result)
                 unchanged(i)
             except raised() as error:
-                error.row = int(i)  # type: ignore[attr-defined]  # `sound.who` reads it
+                told_of(error, int(i))
                 raise
             observations.append(result[0])
             infos.append(result[1])
@@ -152,7 +152,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
         try:
             turns.extend(map(operator.call, steps if which is None else [steps[i] for i in which], given))
         except raised() as error:
-            error.row = int(at[len(turns)])  # type: ignore[attr-defined]  # `sound.who` reads it
+            told_of(error, int(at[len(turns)]))
             raise
         try:
             obs, reward, terminated, truncated, info = zip(*turns, strict=True)

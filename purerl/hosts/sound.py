@@ -35,6 +35,11 @@ class InvalidData(ValueError):
         return InvalidData(self.args[0], None if self.row is None else first + self.row)
 
 
+def told_of(error: BaseException, row: int) -> None:
+    """Keeps in ``error`` the number of the environment that raised it, which `who` reads."""
+    vars(error)["row"] = row
+
+
 def who(error: BaseException, first: int = 0) -> str:
     """Returns who raised ``error``: the environment of its ``row``, if it has one."""
     row = getattr(error, "row", None)

@@ -302,23 +302,28 @@ FORMS = {
 }
 
 
-def acted(env):
-    """Plays only what is legal by the masks."""
+LEGAL = [[int(action != time) for action in range(4)] for time in (0, 1, 2, 3, 0, 1, 2, 3, 0, 1)]
+"""The masks of ten steps, in episodes of four."""
+
+
+def masks(env):
+    """Plays nine steps of what is legal in two copies; returns the masks of each."""
     batch = env.batch(2)
-    mask, _ = batch.reset(np.arange(2))
+    seen = [batch.reset(np.arange(2))[0]]
     for _ in range(9):
-        assert mask.dtype == np.int8 and mask.sum(axis=1).tolist() == [3, 3]
-        mask, _ = batch.step(mask.argmax(axis=1)).obs
+        seen.append(batch.step(seen[-1].argmax(axis=1)).obs[0])
+    assert {mask.dtype for mask in seen} == {np.dtype(np.int8)}
+    return np.stack(seen, axis=1).tolist()
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_masks_of_every_kind_are_read(form):
-    acted(host_env(single("masked", lambda: Masked(FORMS[form])), []))
+    assert masks(host_env(single("masked", lambda: Masked(FORMS[form])), [])) == [LEGAL, LEGAL]
     for mode in AutoresetMode.SAME_STEP, AutoresetMode.DISABLED:
         made = lambda num_envs, pictures=False, mode=mode: Vector(
             [lambda: Masked(FORMS[form])] * num_envs, autoreset_mode=mode
         )
-        acted(host_env(vector("masked", made), []))
+        assert masks(host_env(vector("masked", made), [])) == [LEGAL, LEGAL]
 
 
 class Vector(SyncVectorEnv):
@@ -330,8 +335,9 @@ def test_masks_are_asked_for_where_info_has_none(form):
     make = lambda: gymnasium.wrappers.TimeLimit(Masked(form, method=True), 99)
     env = host_env(single("masked", make), [])
     assert env.legal == "action_mask"
-    acted(env)
-    acted(host_env(vector("masked", lambda num_envs, pictures=False: SyncVectorEnv([make] * num_envs)), []))
+    assert masks(env) == [LEGAL, LEGAL]
+    several = vector("masked", lambda num_envs, pictures=False: SyncVectorEnv([make] * num_envs))
+    assert masks(host_env(several, [])) == [LEGAL, LEGAL]
 
 
 @pytest.mark.parametrize(
