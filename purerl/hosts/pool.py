@@ -17,7 +17,7 @@ from purerl.errors import ConfigError, HostError, printable
 from purerl.hosts import copies, memory, processes, scouts
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
 from purerl.hosts.processes import Fault, Process
-from purerl.hosts.worker import ENDED, MAP, REFUSED, TOLD, command
+from purerl.hosts.worker import ENDED, MAP, TOLD, command
 
 MOST_GROUPS = 64
 """The most groups that a command of one byte can name."""
@@ -104,7 +104,7 @@ class Pool:
         scout = scouts.taken(recipe, len(sizes))
         self._file = scout.memory if scout else memory.anonymous()
         copies.workers.add(self)
-        try:
+        with processes.starting(self.close, recipe.name, "creates"):
             if scout:
                 self._workers.append(scout.process)
                 scout.order(self._share(0))
@@ -117,14 +117,6 @@ class Pool:
             self._memory = memory.mapped(self._file, layout, sizes, num_workers, games[0])
             for worker in self._workers:
                 processes.send(worker, MAP)
-        except Fault as fault:
-            self.close()
-            if fault.kind == REFUSED:
-                raise ConfigError(str(fault)) from None
-            raise ConfigError(f"env = {recipe.name!r}: the worker that creates it {fault}") from None
-        except BaseException:
-            self.close()
-            raise
         self.steppers = tuple(self._stepper(group) for group in range(len(sizes)))
 
     def __enter__(self) -> "Pool":

@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import FileIO
 from typing import Any, NamedTuple
 
+from purerl.errors import ConfigError
 from purerl.hosts import container
-from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, TOLD, Share
+from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, REFUSED, TOLD, Share
 from purerl.names import folder
 
 GRACE = 1.0
@@ -35,6 +36,25 @@ class Fault(Exception):
     def __init__(self, text: str, kind: bytes = b""):
         super().__init__(text)
         self.kind = kind
+
+
+@contextlib.contextmanager
+def starting(close: Callable[[], Any], name: str, does: str) -> Iterator[None]:
+    """Starts workers within the context, and calls ``close`` if that fails.
+
+    Raises:
+        ConfigError: For a `Fault` of a worker, which ``does`` something with the environment ``name``.
+    """
+    try:
+        yield
+    except Fault as fault:
+        close()
+        if fault.kind == REFUSED:
+            raise ConfigError(str(fault)) from None
+        raise ConfigError(f"env = {name!r}: the worker that {does} it {fault}") from None
+    except BaseException:
+        close()
+        raise
 
 
 class Process(NamedTuple):

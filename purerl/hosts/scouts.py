@@ -5,11 +5,9 @@ import os
 import time
 from typing import Any
 
-from purerl.errors import ConfigError
 from purerl.hosts import copies, memory, processes, told
 from purerl.hosts.bundle import Recipe
-from purerl.hosts.processes import Fault, Process
-from purerl.hosts.worker import REFUSED
+from purerl.hosts.processes import Process
 
 GROUPS = 2
 """The most groups that a scout can step."""
@@ -56,16 +54,8 @@ def look(name: str, params: dict[str, Any], num_envs: int) -> Any:
         ConfigError: If the worker cannot make the environment.
     """
     scout = Scout(Recipe(name, params), num_envs)
-    try:
+    with processes.starting(scout.close, name, "looks at"):
         fields = scout.told()
-    except Fault as fault:
-        scout.close()
-        if fault.kind == REFUSED:
-            raise ConfigError(str(fault)) from None
-        raise ConfigError(f"env = {name!r}: the worker that looks at it {fault}") from None
-    except BaseException:
-        scout.close()
-        raise
     if fields is None:
         scout.close()
         return None

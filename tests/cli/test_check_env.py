@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import run
 
 import purerl
-from purerl.cli import main
 
 PAGE = (Path(purerl.__file__).parent.parent / "docs" / "your-environment.md").read_text()
 OWN = '''
@@ -163,12 +163,6 @@ NOTED = {
     "always_ending": "every step ended an episode, so no other steps were checked",
     "ignored_key": "every episode begins with the same state and observation: nothing is drawn",
 }
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        main(list(args))
-    assert stop.value.code == expect
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from commands import run
 
 import purerl
-from purerl import a2c, cli, ppo
+from purerl import a2c, ppo
 from purerl.algos import ALGORITHMS
 from purerl.cli import ranges
 from purerl.cli.machine import is_small
@@ -29,12 +30,6 @@ from purerl.types import Situation
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
 SMALL = [*SHORT, "--hidden-sizes", "8"]
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(args))
-    assert stop.value.code == expect
 
 
 @pytest.fixture(scope="session")

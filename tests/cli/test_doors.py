@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import jax
 import pytest
+from commands import run
 
 from purerl import envs, ppo
 from purerl.catalogue import families
@@ -63,12 +64,6 @@ def hesitates(env):
 
 late = mine._replace(own_learner=leaves)
 """
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        main(list(args))
-    assert stop.value.code == expect
 
 
 @pytest.fixture

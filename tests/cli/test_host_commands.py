@@ -5,20 +5,15 @@ import json
 import jax
 import numpy as np
 import pytest
+from commands import run
 from PIL import Image
 
 import purerl
-from purerl import cli, envs, load_dataset, ppo
+from purerl import envs, load_dataset, ppo
 from purerl.loops.evaluation import player
 
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2", "--workers", "none"]
 CARTPOLE = ["--env", "gymnasium/CartPole-v1"]
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 def line(capsys, *args):

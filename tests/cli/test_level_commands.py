@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from commands import run
 from safetensors.numpy import load_file
 
-from purerl import cli, envs
+from purerl import envs
 from purerl.curricula import buffer as buffers
 from purerl.errors import ConfigError
 from purerl.runs.reading import evaluation, levels
@@ -20,12 +21,6 @@ MAZE = ["--env", "Maze-v0", "--env-params", "max_steps=8", "walls=4"]
 SMALL = ["--num-envs", "4", "--num-steps", "16", "--num-minibatches", "1", "--hidden-sizes", "8"]
 SMALL += ["--eval-episodes", "2"]
 TRAIN = ["train", "ppo", *MAZE, *SMALL, "--total-steps", "1024", "--curriculum", "plr", "--level-capacity", "8"]
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 def line(capsys, *args):

@@ -5,18 +5,13 @@ import json
 import jax
 import numpy as np
 import pytest
+from commands import run
 
-from purerl import cli, envs, load_dataset
+from purerl import envs, load_dataset
 
 SMALL = ["--env", "CueCorridor-v0", "--env-params", "length=4", "cue_cell=2", "--hidden-sizes", "8"]
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
 TRAIN = ["train", "r2d3", *SMALL, *SIZES, "--total-steps", "1024", "--memory-size", "8", "--eval-episodes", "2"]
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 @pytest.fixture(scope="module")

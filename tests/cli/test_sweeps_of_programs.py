@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from commands import run
 
 from purerl.cli import main
 from purerl.runs.running import programs
@@ -10,12 +11,6 @@ from purerl.runs.running import programs
 SMALL = ["--env", "probe/one-step", "--total-steps", "64", "--num-steps", "8", "--num-minibatches", "1"]
 SMALL += ["--hidden-sizes", "4", "--eval-episodes", "2", "--num-seeds", "2"]
 SWEPT = ["--num-envs", "2,4", "--learning-rate", "1e-3,1e-2"]
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 @pytest.fixture(scope="module")

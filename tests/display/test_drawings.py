@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 import pytest
+from commands import run
 from PIL import Image
 
-from purerl import cli, envs, spaces
+from purerl import envs, spaces
 from purerl.algos import ALGORITHMS
 from purerl.catalogue import EXTRAS, is_installed
 from purerl.display import drawings, films
@@ -328,12 +329,6 @@ def test_mp4_is_written_by_ffmpeg_or_refused_with_a_line(tmp_path, monkeypatch, 
     with pytest.raises(ConfigError, match="that is no film"):
         films.write(tmp_path / "a.mp4", pictures(500), fps=10)
     assert len((tmp_path / "a.mp4").read_bytes()) == 7 * len(frames[0])  # as it was
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(args))
-    assert stop.value.code == expect
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from commands import run
 
-from purerl import cli, envs
+from purerl import envs
 from purerl.algos import ALGORITHMS
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
@@ -40,12 +41,6 @@ action, carry = it.act(obs, it.begin(len(obs)))
 action.tofile(sys.argv[3])
 assert not {"jax", "flax", "purerl"} & set(sys.modules)
 """
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(args))
-    assert stop.value.code == expect
 
 
 def saved(directory, algo, env, **fields):

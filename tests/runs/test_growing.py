@@ -6,8 +6,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from commands import run
 
-from purerl import cli
 from purerl.runs.reading import evaluation
 from purerl.runs.running import batches
 from purerl.store import checkpoint, json_files, log
@@ -22,12 +22,6 @@ TRAIN = {
     "dqn": ["train", "dqn", *SMALL, "8", *REPLAY, "--prioritised", "--lag", "1"],
     "sweep": ["sweep", "a2c", *SMALL, "8", "--gamma", "0.9,0.99"],
 }
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import textwrap
 import time
 
 import pytest
+from commands import run
 
-from purerl import cli
 from purerl.display import progress
 from purerl.runs.describing import interrupts
 from purerl.runs.reading import host_evaluation
@@ -50,12 +50,6 @@ ENVIRONMENT = """
                 time.sleep(self.seconds)
             return np.zeros(2, np.float32), 1.0, False, self.t == self.ends, {}
 """
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 @pytest.fixture

@@ -7,19 +7,14 @@ import shutil
 
 import numpy as np
 import pytest
+from commands import run
 
-from purerl import a2c, cli, counters, dqn, ppo
+from purerl import a2c, counters, dqn, ppo
 from purerl.formulas import schedules
 from purerl.runs.running import batches, derived
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
 RUN = ["train", "ppo", *SMALL, "--total-steps", "512", "--num-seeds", "3", "--agents-at-once", "2"]
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 def rows(path):

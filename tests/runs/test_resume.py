@@ -15,9 +15,10 @@ import time
 import jax
 import numpy as np
 import pytest
+from commands import run
 from rich.console import Console
 
-from purerl import a2c, cli, counters, envs
+from purerl import a2c, counters, envs
 from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
@@ -38,12 +39,6 @@ RUNS = {
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "1024", "--gamma", "0.9,0.99,1", "--agents-at-once", "2"],
 }
 TIMES = "wall_seconds", "compile_seconds", "steps_per_second"
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 def outcome(directory):

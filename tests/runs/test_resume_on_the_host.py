@@ -6,8 +6,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from commands import run
 
-from purerl import cli
 from purerl.errors import HostError
 from purerl.hosts.opening import How
 from purerl.runs.describing.description import Description, Setup
@@ -23,12 +23,6 @@ SMALL = [
     *("--capacity", "512", "--warmup-steps", "128"),
 ]
 pytestmark = pytest.mark.rest
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(args))
-    assert stop.value.code == expect
 
 
 def rows(directory):

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from commands import run
 
 import purerl
-from purerl import cli, envs, spaces
+from purerl import envs, spaces
 from purerl.envs import spaces_only
 from purerl.errors import ConfigError
 from purerl.types import Env, Step
@@ -44,12 +45,6 @@ class Masked(gymnasium.Env):
     def render(self):
         return np.zeros((4, 4, 3), np.uint8)
 """
-
-
-def run(*args, expect=0):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(list(map(str, args)))
-    assert stop.value.code == expect
 
 
 @pytest.fixture(scope="module")
