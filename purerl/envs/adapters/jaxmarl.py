@@ -26,6 +26,11 @@ GENERATED = ("jaxnav",)
 In jaxnav a positive return means that the goal was reached: the rewards for coming nearer are less than a collision
 costs, and less than all the time of an episode.
 """
+SHARED = "SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX"
+"""Beginnings of the names of environments that go on paying an agent after its own end.
+
+In SMAX the dead earn what their team earns (``compute_reward``), so that a sacrifice can be worth its while.
+"""
 LATE = "MPE", "SMAX"
 """Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
 
@@ -58,11 +63,14 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> E
             environment = jaxmarl.make(registered, **given, **params)
         except (AssertionError, TypeError, ValueError) as error:
             raise ConfigError(f"env = {name!r}: {error}") from None
-    env = from_jaxmarl(name, environment, timed=task.startswith(TIMED), max_steps=max_steps)
+    timed, shared = task.startswith(TIMED), task.startswith(SHARED)
+    env = from_jaxmarl(name, environment, timed=timed, shared=shared, max_steps=max_steps)
     return env._replace(design=seeds(0.0)) if task in GENERATED else env
 
 
-def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps: int | None = None) -> Env:
+def from_jaxmarl(
+    name: str, environment: Any, *, timed: bool = False, shared: bool = False, max_steps: int | None = None
+) -> Env:
     """Adapts an environment of JaxMARL without wrappers; its agents are the rows, in JaxMARL's order.
 
     Observations of unequal shapes become vectors, padded with zeros to one size. Actions of unequal sizes are padded
@@ -79,14 +87,17 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
         name: The name of the `Env`.
         environment: An environment of JaxMARL.
         timed: Whether the environment's episodes end by a time limit alone. Episodes are then truncated where JaxMARL
-            ends them, for all agents at once. Otherwise an agent terminates where JaxMARL says that it is done, or the
-            game.
+            ends them, for all agents at once.
+        shared: Whether an agent that is done goes on earning what the others earn. Episodes then terminate for all
+            agents at once, where the game ends. Unless either is set, an agent terminates where JaxMARL says that it is
+            done, or the game.
         max_steps: Steps after which an episode is truncated; None: only JaxMARL ends it.
 
     Raises:
         ConfigError: If a number is too small, or actions cannot be expressed.
     """
     agents, num_agents = environment.agents, len(environment.agents)
+    together = timed or shared or num_agents == 1
     with jax.ensure_compile_time_eval():
         own_spaces = [environment.action_space(agent) for agent in agents]
         action_space, sizes, native = _actions(name, agents, own_spaces)
@@ -114,10 +125,9 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
         obs, state, rewards, dones, _ = environment.step_env(key, state, native(action))
         reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32) for agent in agents])
         over = jnp.asarray(dones["__all__"], bool)
-        if timed or num_agents == 1:
-            flags = (False, over) if timed else (over, False)
-        else:
-            flags = jnp.stack([jnp.asarray(dones[agent], bool) for agent in agents]) | over, False
+        if not together:
+            over |= jnp.stack([jnp.asarray(dones[agent], bool) for agent in agents])
+        flags = (False, over) if timed else (over, False)
         return Consequence(state, observe(obs, state), reward[0] if num_agents == 1 else reward, *flags)
 
     with lenient():
@@ -133,7 +143,7 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
         legal=(lambda obs: obs["legal"]) if mask else None,
         num_agents=num_agents,
     )
-    env = env._replace(ends_together=timed)
+    env = env._replace(ends_together=together)
     if changing:
         env = env._replace(acting=lambda obs: jnp.sum(obs["legal"], axis=-1) > 1)
     if has_state:
