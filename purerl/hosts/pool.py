@@ -16,8 +16,8 @@ import numpy as np
 from purerl.errors import ConfigError, HostError, printable
 from purerl.hosts import copies, memory, processes, scouts
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
+from purerl.hosts.messages import ENDED, MAP, TOLD, command
 from purerl.hosts.processes import Fault, Process
-from purerl.hosts.worker import ENDED, MAP, TOLD, command
 
 MOST_GROUPS = 64
 """The most groups that a command of one byte can name."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from purerl.errors import ConfigError
 from purerl.hosts import container
-from purerl.hosts.worker import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, REFUSED, TOLD, Share
+from purerl.hosts.messages import CLOSING, DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, REFUSED, TOLD, Share
 from purerl.names import folder
 
 GRACE = 1.0
