@@ -4,7 +4,7 @@
 
 A run steps the walks of `faulty`, in two workers and two groups: a plain loop over a pool, or with ``--train`` a
 training. The fault is planted in a step, or a signal is sent at a random moment. As documented means: one line tells of
-a worker's fault, the worker is started anew once, the four episodes that it had are cut off and the run ends with 0; a
+a worker's fault, the worker is restarted once, the four episodes that it had are cut off and the run ends with 0; a
 signal to the parent, or to its group as Ctrl-C is, ends it with the signal's code. Then the processes are counted that
 are left two seconds later, of all that inherited the run's mark, and the shared memory that was seen in them and that
 still exists.
@@ -64,7 +64,7 @@ CASES = {
 
 
 def loop(params: dict, timeout: float) -> None:
-    """Steps the walks of a pool, until a while after a worker was started anew, and prints what was seen."""
+    """Steps the walks of a pool, until a while after a worker was restarted, and prints what was seen."""
     with pool.open(Recipe("faulty:walk", params), NUM_ENVS, num_workers=2, groups=2, timeout=timeout) as opened:
         for group, stepper in enumerate(opened.steppers):
             stepper.reset(np.arange(4) + 4 * group)
@@ -192,7 +192,7 @@ def documented(case: Case, algo: str, code: int, err: str, out: str, folder: Pat
     """Whether a run ended as it should."""
     if case.to_parent:
         return code == (128 + case.to_parent if algo and case.to_parent != signal.SIGKILL else -case.to_parent)
-    lines = [line for line in err.splitlines() if "is started anew" in line]
+    lines = [line for line in err.splitlines() if "; is restarted (" in line]
     if algo:
         rows = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
         cut = sum(np.sum(row.get("episodes_cut", 0)) for row in rows)

@@ -22,7 +22,7 @@ class How(NamedTuple):
     """How environments of the host are stepped, as a user asks for it.
 
     ``workers`` is "auto", "none" or a number of processes, ``double_buffering`` "auto", "on" or "off"; a worker may
-    take ``worker_timeout`` seconds for a step, and ``worker_restarts`` of them may be started anew.
+    take ``worker_timeout`` seconds for a step, and ``worker_restarts`` of them may be restarted.
     """
 
     workers: str = "auto"
