@@ -11,7 +11,6 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 
 from purerl import compat, shards, trees
-from purerl.kernels import choice
 from purerl.types import PyTree
 
 INSIDE = "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"
@@ -29,9 +28,7 @@ class Traced(NamedTuple):
 
 def trace(function: Callable[..., PyTree], count: int, *args: PyTree) -> Traced:
     """Traces ``function(*args)`` as one of ``count`` shards; ``args`` are arrays or shapes of one shard."""
-    with choice.requested(choice.OFF):  # a kernel cannot contain collectives
-        made = jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args)
-    return Traced(*made)
+    return Traced(*jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args))
 
 
 def differing(traced: Traced, *args: PyTree) -> PyTree:
