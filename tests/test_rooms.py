@@ -22,6 +22,7 @@ GROUND = (
     "shards",
     "config",
     "compat",
+    "jaxprs",
     "backend",
     "channel",
     "processes",

@@ -143,7 +143,7 @@ def _step(loss, optimiser, split, state, batch, at=None):
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads = shards.mean(join(optimiser, grads)[0])
     updates, opt_state = optimiser.update(grads, opt_state, joined, **extra)
-    return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
+    return (optax.apply_updates(joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 
 
 class Elementwise(optax.GradientTransformation):
@@ -185,7 +185,10 @@ def norm(tree: PyTree) -> Array:
 
 
 def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
-    """Scales gradients down to length ``max_norm`` if they are longer: `optax.clip_by_global_norm` of `norm`."""
+    """Scales gradients down to length ``max_norm`` if they are longer.
+
+    `optax.clip_by_global_norm` divides first and multiplies then, which rounds otherwise.
+    """
 
     def clip(grads, state, params=None):
         factor = max_norm / jnp.maximum(norm(grads), max_norm)
