@@ -1,23 +1,20 @@
-"""The kind of device and the precision that programs are traced for, and how their scans over steps are computed."""
+"""The kind of device and the precision that programs are traced for, and how their compilation is set."""
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from purerl import compat
-from purerl.types import PyTree
 
 MATRIX_PRECISION = {"auto": None, "float32": "float32", "tf32": "tensorfloat32", "bfloat16": None}
 """The precisions by name, and for each that of JAX's matrix products of float32; None: the device's own."""
 _ABSENT = contextvars.ContextVar("platform", default="")
 _PRECISION = contextvars.ContextVar("precision", default="auto")
 _QUICKLY = contextvars.ContextVar("quickly", default=False)
-_SCAN: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("scan", default=None)
-_IN_KERNEL = contextvars.ContextVar("in_kernel", default=False)
 
 
 def is_cpu() -> bool:
@@ -80,62 +77,3 @@ def tensor_cores() -> bool:
 def activations() -> jnp.dtype | None:
     """Returns the type that dense layers compute in; None: the type of their parameters and inputs."""
     return jnp.dtype(jnp.bfloat16) if _PRECISION.get() == "bfloat16" else None
-
-
-def scan(
-    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
-    state: PyTree,
-    xs: PyTree,
-    name: str,
-    reverse: bool = False,
-    unroll: int = 1,
-) -> tuple[PyTree, PyTree]:
-    """Scans ``step`` over ``xs`` as `jax.lax.scan` does, in the way that `scanning` sets.
-
-    Args:
-        step: ``(state, x) -> (state, y)``.
-        state: The first state.
-        xs: What is scanned over. Its leaves are ``[length, ...]``.
-        name: The name of the scope that the scan is traced in.
-        reverse: Whether to scan from the last element to the first.
-        unroll: The steps per iteration of the compiled loop. It counts only outside of `scanning`.
-
-    Returns:
-        The last state, and the ``y`` of all steps, ``[length, ...]``.
-    """
-
-    def plain(step: Any, state: PyTree, xs: PyTree, length: int) -> tuple[PyTree, PyTree]:
-        return jax.lax.scan(step, state, xs, length, reverse, unroll)
-
-    length, other = len(jax.tree.leaves(xs)[0]), _SCAN.get()
-    with jax.named_scope(name):
-        return other(step, state, xs, length, name, plain, reverse) if other else plain(step, state, xs, length)
-
-
-def in_kernel() -> bool:
-    """Returns whether what is being traced becomes a part of one of our kernels, which cannot hold other kernels."""
-    return _IN_KERNEL.get()
-
-
-@contextlib.contextmanager
-def tracing_kernel() -> Iterator[None]:
-    """Makes `in_kernel` True within the context."""
-    token = _IN_KERNEL.set(True)
-    try:
-        yield
-    finally:
-        _IN_KERNEL.reset(token)
-
-
-@contextlib.contextmanager
-def scanning(scan: Callable[..., Any] | None) -> Iterator[None]:
-    """Replaces how the scans of formulas and networks are computed, within the context.
-
-    They become ``scan(step, state, xs, length, name, plain, reverse)``, where ``plain(step, state, xs, length)`` is how
-    they are computed otherwise. None: they are computed so.
-    """
-    token = _SCAN.set(scan)
-    try:
-        yield
-    finally:
-        _SCAN.reset(token)

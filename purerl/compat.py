@@ -6,24 +6,6 @@ from typing import Any
 
 import jax
 
-UNREAD = "unread"
-"""The key in a kernel's metadata for the bytes of its operands that an instance does not read (`purerl.kernels`)."""
-
-
-@functools.cache
-def pallas() -> Any:
-    """Returns the modules ``pallas`` and ``pallas.triton`` of jax, which are experimental, as a pair.
-
-    None: this jax has none, or one that lacks something that `purerl.kernels` calls.
-    """
-    try:
-        from jax.experimental import pallas as pl
-        from jax.experimental.pallas import triton as plgpu
-    except ImportError:
-        return None
-    needed = (pl, "pallas_call"), (plgpu, "CompilerParams"), (plgpu, "load"), (plgpu, "store"), (plgpu, "debug_barrier")
-    return (pl, plgpu) if all(hasattr(module, name) for module, name in needed) else None
-
 
 def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., Any]:
     """Returns ``function`` as the host computes it, with its results in the memory ``space``."""

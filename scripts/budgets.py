@@ -2,14 +2,11 @@
 
     python scripts/budgets.py [ALGO ...] [--write]
     python scripts/budgets.py ALGO ... --env ENV [--preset PRESET] [--traced-for cpu]
-    python scripts/budgets.py ALGO ... --kernels [--env ENV] [--preset PRESET]
 
 Each algorithm is compiled for `TARGET` with its default settings on CartPole, or on Pendulum if it needs actions in a
-Box, `AGENTS` agents side by side. Prints what
-it takes beside what ``tests/hardware/budgets.json`` allows; ``--write`` makes that what was found. The second form only
-prints, for another environment, with a preset, or of a program that is traced as for a CPU; so does the third, of the
-program with kernels of our own, of which it also tells what the compiler says: registers, shared memory, spills. Needs
-pip install 'purerl[gpu-plan]'; ``tests/hardware/test_budgets.py`` checks the table.
+Box, `AGENTS` agents side by side. Prints what it takes beside what ``tests/hardware/budgets.json`` allows; ``--write``
+makes that what was found. The second form only prints, for another environment, with a preset, or of a program that is
+traced as for a CPU. Needs pip install 'purerl[gpu-plan]'; ``tests/hardware/test_budgets.py`` checks the table.
 """
 
 import argparse
@@ -22,25 +19,20 @@ TARGET, AGENTS, ENVS, EPISODES = "h100", 64, ("CartPole-v1", "Pendulum-v1"), 20
 TABLE = Path(__file__).parent.parent / "tests" / "hardware" / "budgets.json"
 
 
-def usage(algo: str, env: str = "", preset: str = "", platform: str = "gpu", ours: bool = False) -> dict[str, float]:
-    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``, with
-    kernels of our own if ``ours``."""
-    return counted(*program(algo, env, preset, platform, ours))
-
-
-def counted(program: Any, frames: int) -> dict[str, float]:
-    """`usage` of a program, lowered or compiled."""
+def usage(algo: str, env: str = "", preset: str = "", platform: str = "gpu") -> dict[str, float]:
+    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``."""
     from purerl.population import planning
 
-    census = planning.census(program)
+    lowered, frames = program(algo, env, preset, platform)
+    census = planning.census(lowered)
     return {"kernels": census.kernels, "bytes_per_frame": round(census.traffic_bytes / frames, 1)}
 
 
-def program(algo: str, env: str, preset: str, platform: str, ours: bool) -> tuple[Any, int]:
+def program(algo: str, env: str, preset: str, platform: str) -> tuple[Any, int]:
     """An iteration of `AGENTS` agents, lowered for `TARGET`, and its frames."""
     import jax
 
-    from purerl import backend, envs, kernels, trees
+    from purerl import backend, envs, trees
     from purerl.algos import ALGORITHMS
     from purerl.hardware import absent
 
@@ -49,7 +41,7 @@ def program(algo: str, env: str, preset: str, platform: str, ours: bool) -> tupl
     config = algorithm.preset(preset) if preset else algorithm.Config()
     named = [envs.make(name) for name in ([env] if env else ENVS)]
     suited = next((env for env in named if not algorithm.problems(config, env)), named[0])
-    with backend.tracing_for(platform), kernels.using(kernels.ON if ours else kernels.OFF):
+    with backend.tracing_for(platform):
         trainer = algorithm.make_trainer(config, suited, **played(algorithm.datasets, suited))
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
         state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
@@ -70,7 +62,6 @@ def main() -> None:
     """Prints the table, and writes it if asked."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from purerl.algos import ALGORITHMS
-    from purerl.hardware import report
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algos", nargs="*", help="algorithms (default: all)")
@@ -78,20 +69,15 @@ def main() -> None:
     parser.add_argument("--env", default="", help=f"environment (default: {' or '.join(ENVS)})")
     parser.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
     parser.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
-    parser.add_argument("--kernels", action="store_true", help="with kernels of our own, and a report on each")
     given = parser.parse_args()
-    other = (given.env, given.preset, given.traced_for, given.kernels)
-    default = ("", "", "gpu", False)
+    other = (given.env, given.preset, given.traced_for)
+    default = ("", "", "gpu")
     if given.write and other != default:
         parser.error("--write: the table is of the defaults alone")
     table = json.loads(TABLE.read_text()) if TABLE.exists() and other == default else {}
     for algo in given.algos or ALGORITHMS:
-        lowered, frames = program(algo, *other)
-        reported = report.compiled(lowered) if given.kernels else None
-        before, now = table.get(algo, {}), counted(reported.program if reported else lowered, frames)
+        before, now = table.get(algo, {}), usage(algo, *other)
         print(algo, *(f"{name} {before.get(name, '-')} -> {value}" for name, value in now.items()), flush=True)
-        if reported:
-            print(*reported.kernels, sep="\n", flush=True)
         table[algo] = now
         if given.write:
             TABLE.write_text(json.dumps(table, indent=2) + "\n")

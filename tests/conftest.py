@@ -50,7 +50,6 @@ LONG = (
     "record",
     "programs",
     "networks",
-    "program",
     "fleet",
 )
 """Files that take long: these come first, so that no process is left with one of them at the end."""

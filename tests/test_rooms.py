@@ -22,6 +22,7 @@ GROUND = (
     "shards",
     "config",
     "compat",
+    "jaxprs",
     "backend",
     "channel",
     "processes",
@@ -34,7 +35,6 @@ ROOMS = [
     "envs",
     "curricula",
     "replay",
-    "kernels",
     "loops",
     "learners",
     "algos",
@@ -57,7 +57,6 @@ BESIDE = {("learners", "families", "wrappers"), ("runs", "exports", "running")}
 """Rooms of which the second imports nothing of the first either."""
 FORBIDDEN = {
     "hardware": ROOMS[: ROOMS.index("hardware")],
-    "kernels": ("formulas", "networks", "envs", "replay"),
     "loops": ("learners", "networks"),
     "networks": ("envs", "replay"),
     "replay": ("envs", "networks"),

@@ -30,7 +30,7 @@ from purerl import channel
 from purerl.display import output
 from purerl.errors import ConfigError, HostError, one_line, place, printable, raised
 from purerl.hardware import drivers
-from purerl.hosts import copies, leaving
+from purerl.hosts import copies
 from purerl.names import begun_here, choose
 from purerl.runs.describing import interrupts
 from purerl.version import __version__
@@ -128,7 +128,7 @@ def main(args: Sequence[str] | None = None) -> None:
             begun_here(),
             output.command(),
             interrupts.leaving(),
-            interrupts.cleaning(leaving.unwound),
+            interrupts.cleaning(copies.unwound),
         ):
             code = dispatch(list(sys.argv[1:] if args is None else args))
     except ConfigError as error:
@@ -152,7 +152,7 @@ def main(args: Sequence[str] | None = None) -> None:
         code = EXIT_IO
     except interrupts.Interrupted as signalled:
         code = 128 + signalled.number
-    except leaving.Left:
+    except copies.Left:
         threading.Event().wait()  # the thread that received the signal ends the process
     except raised() as error:
         channel.await_news()

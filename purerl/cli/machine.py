@@ -62,7 +62,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
 
     import jax
 
-    from purerl import backend, kernels, processes
+    from purerl import backend, processes
     from purerl.hardware.drivers import lacks_gpu
     from purerl.population.devices import use_cache, use_cpu_cores, use_one_thread
 
@@ -92,7 +92,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)
     try:
-        with kernels.requested(options.kernels), backend.precise(options.precision), backend.compiling(options.compile):
+        with backend.precise(options.precision), backend.compiling(options.compile):
             yield
             if together:
                 processes.finish()

@@ -1,4 +1,4 @@
-"""Plots of sweeps and learning curves, without pyplot and any other global state of matplotlib."""
+"""Plots of sweeps, learning curves and levels, without pyplot and any other global state of matplotlib."""
 
 import itertools
 import math
@@ -28,6 +28,8 @@ DASHES = ("solid", "dashed", "dashdot", "dotted")
 """The dashes of neighbouring lines."""
 FORMATS = (".png", ".svg", ".pdf")
 """The formats of pictures, by the ending of the file's name."""
+LEVEL_SIZE, LEVELS_ACROSS = 240, 6
+"""The height of the picture of a level, in pixels, and how many stand side by side."""
 DEAD = "lightgrey"
 """The colour of non-finite scores."""
 RANKED = 10
@@ -209,6 +211,30 @@ def panels_figure(x: ArrayLike, figures: Mapping[str, Mapping[str, ArrayLike]], 
     parts = whole.subfigures(down, across, squeeze=False).flat
     for part, (title, lines) in zip(parts, figures.items(), strict=False):
         curves_figure(x, lines, title, axes, part)
+    return whole
+
+
+def level_sheet(pictures: Sequence[np.ndarray], titles: Sequence[str], scores: np.ndarray, title: str = "") -> Figure:
+    """Draws pictures of levels, and below them a histogram of scores.
+
+    Args:
+        pictures: Pictures of the shown levels, uint8 ``[H, W, 3]`` each.
+        titles: The title above each picture.
+        scores: ``[N]``, of all levels, which may be more than are shown.
+        title: The title of the figure.
+    """
+    rows = -(-len(pictures) // LEVELS_ACROSS)
+    whole = Figure(figsize=(2.0 * LEVELS_ACROSS, 2.2 * rows + 2.2), layout="constrained")
+    above, below = whole.subfigures(2, 1, height_ratios=(2.2 * rows, 2.2), squeeze=False)[:, 0]
+    panels = above.subplots(rows, LEVELS_ACROSS, squeeze=False).ravel()
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, picture, name in zip(panels, pictures, titles, strict=False):
+        panel.imshow(picture)
+        panel.set_title(plain(name), fontsize=8)
+    histogram = below.add_subplot(xlabel="score", ylabel="levels", title=f"scores of {len(scores):,} levels")
+    histogram.hist(scores, bins=40, color=COLOURS[0])
+    whole.suptitle(plain(title))
     return whole
 
 

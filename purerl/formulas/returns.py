@@ -13,9 +13,9 @@ Every estimate here is a linear recurrence that runs backwards in time. Shared a
 """
 
 import chex
+import jax
 import jax.numpy as jnp
 
-from purerl import backend
 from purerl.types import Array, Scalar
 
 __all__ = [
@@ -38,7 +38,8 @@ def _accumulate(increment: Array, weight: Array) -> Array:
         total = step[0] + step[1] * following
         return total, total
 
-    return backend.scan(back, jnp.zeros_like(increment[0]), (increment, weight), "returns", reverse=True, unroll=8)[1]
+    with jax.named_scope("returns"):
+        return jax.lax.scan(back, jnp.zeros_like(increment[0]), (increment, weight), reverse=True, unroll=8)[1]
 
 
 def _next(x: Array) -> Array:

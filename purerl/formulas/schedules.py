@@ -23,7 +23,8 @@ def progress(count: Count, total: Scalar) -> Array:
 def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: Scalar) -> Callable[[Count], Array]:
     """Makes a schedule from ``learning_rate`` to ``learning_rate * (1 - decay)``, linear over ``num_updates`` updates.
 
-    After these it is constant. With ``decay = 1`` it ends at zero. All three may be traced.
+    After these it is constant. With ``decay = 1`` it ends at zero. All three may be traced, which
+    `optax.linear_schedule` does not allow.
     """
     end = learning_rate * (1 - decay)
 

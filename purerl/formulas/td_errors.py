@@ -38,7 +38,8 @@ __all__ = [
 def huber(error: Array, delta: Scalar) -> Array:
     """Computes the Huber loss: ``0.5 * error^2`` up to ``|error| = delta``, linear beyond it (Huber 1964, eq. 2).
 
-    With ``delta = 1`` its slope is the error clipped to [-1, 1], as in Mnih et al. 2015 (Methods).
+    With ``delta = 1`` its slope is the error clipped to [-1, 1], as in Mnih et al. 2015 (Methods). `optax.huber_loss`
+    rounds otherwise.
     """
     bounded = jnp.clip(error, -delta, delta)
     return bounded * (error - 0.5 * bounded)

@@ -2,16 +2,13 @@
 
 A kernel is an instruction that runs: anything but a tuple, a bitcast, a parameter, a constant, a call or a loop. It
 moves its operands and its result, each once. Of an operand of which a kernel reads slices only the slices count, of an
-array that it updates in place the part that is new. A kernel of `purerl.kernels` states how many bytes of its operands
-it does not read, because it takes rows of them. Caches are not modelled: what stays in one counts all the same, and in
-this the bytes are an upper bound. Of a conditional the branch counts that moves most.
+array that it updates in place the part that is new. Caches are not modelled: what stays in one counts all the same, and
+in this the bytes are an upper bound. Of a conditional the branch counts that moves most.
 """
 
-import math
 import re
 from typing import NamedTuple
 
-from purerl import compat
 from purerl.hardware import hlo
 from purerl.hardware.hlo import Computation, HloProgram, Instruction
 
@@ -165,14 +162,7 @@ def traffic(program: HloProgram, around: Computation, kernel: Instruction) -> in
     result = kernel.shape
     if "$" in kernel.target:  # library matrix products list scratch memory besides the result
         result = re.sub(r",?\s*s8\[\d+\]", "", result)
-    return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes)) - _unread(kernel)
-
-
-def _unread(kernel: Instruction) -> int:
-    """Counts the bytes of its operands that all instances of a kernel of our own together do not read."""
-    match = re.search(rf"\\22{compat.UNREAD}\\22: \\22(\d+)\\22", kernel.text)
-    grid = re.findall(r"\bgrid_[xyz] = (\d+)", kernel.text)
-    return int(match.group(1)) * math.prod(map(int, grid)) if match else 0
+    return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes))
 
 
 def _read(inside: Computation, value: Instruction) -> int:

@@ -5,14 +5,25 @@ takes. Needs neither JAX nor numpy.
 """
 
 import contextlib
+import ctypes
 import functools
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from purerl.errors import RAISED, ConfigError, one_line, printable
+
+CLOSE_SECONDS = 4.0
+"""Seconds that the main thread is given to close what it has opened."""
+LAST_SECONDS = 1.0
+"""Seconds that closing the rest from another thread may take."""
+
+
+class Left(BaseException):
+    """An interruption, raised in the main thread wherever it is, so that it closes what it has opened."""
 
 
 class _Copy(NamedTuple):
@@ -223,6 +234,25 @@ def close_all() -> None:
     """Closes all copies in this process, whatever thread made them."""
     for copies in list(_all):
         copies.close_all()
+
+
+def unwound() -> None:
+    """Has the main thread close all copies, or closes them itself if that takes too long. Is called in another thread.
+
+    Does nothing if there are none.
+    """
+    main = threading.main_thread()
+    if not alive() or threading.current_thread() is main:
+        close_all()
+        return
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main.ident or 0), ctypes.py_object(Left))
+    until = time.monotonic() + CLOSE_SECONDS
+    while alive() and time.monotonic() < until:
+        time.sleep(0.01)
+    if alive():
+        rest = threading.Thread(target=close_all, daemon=True)
+        rest.start()
+        rest.join(LAST_SECONDS)
 
 
 def _core(env: Any) -> Any:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from purerl import backend, exact, kernels, shards, trees
+from purerl import backend, exact, shards, trees
 from purerl.envs.fleet import Fleet
 from purerl.exact import Sum
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Situation, Step, Transition
@@ -96,8 +96,8 @@ def rollout(
 
     start = actors.env_state, actors.obs, actors.carry
     with jax.named_scope("rollout"):
-        plain = jax.lax.scan if backend.is_cpu() else packed_scan
-        (env_state, obs, carry), (trajectory, info) = kernels.scan(act, start, noises, num_steps, "rollout", plain)
+        scan = jax.lax.scan if backend.is_cpu() else packed_scan
+        (env_state, obs, carry), (trajectory, info) = scan(act, start, noises, num_steps)
     episode_return, episode_length, metrics = episode_metrics(actors.episode_return, actors.episode_length, trajectory)
     metrics |= info_metrics(info, trajectory) | shards.mean(fleet.metrics(trajectory.game_over))
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics

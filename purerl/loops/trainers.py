@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from purerl import counters, kernels, shards, trees
+from purerl import counters, shards, trees
 from purerl.envs.fleet import Fleet
 from purerl.envs.hosted import on_device
 from purerl.loops.rollout import init_actors, rollout
@@ -159,15 +159,10 @@ def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyT
     The learner is ``learned``, or frozen as it was before. A training dies for good when the loss or any float of the
     learner is not finite. The choice touches the learner alone, so that no replay buffer is copied.
     """
-
-    def choose(before: PyTree, learned: PyTree, alive: Array, loss: Array) -> tuple[PyTree, Array]:
-        floats = [x for x in jax.tree.leaves(learned) if jnp.issubdtype(x.dtype, jnp.inexact)]
-        finite = functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in [loss, *floats]))
-        alive = alive & shards.every(finite)
-        return jax.tree.map(lambda new, old: jnp.where(alive, new, old), learned, before), alive
-
-    learned, alive = kernels.fuse(choose, "survive", samples=False)(state.learner, learned, state.alive, loss)
-    return alive, learned
+    floats = [x for x in jax.tree.leaves(learned) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    finite = functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in [loss, *floats]))
+    alive = state.alive & shards.every(finite)
+    return alive, jax.tree.map(lambda new, old: jnp.where(alive, new, old), learned, state.learner)
 
 
 def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from purerl import jaxprs
+
 
 def flops(function: Callable[..., Any], *args: Any) -> float:
     """Counts the floating-point operations of ``function(*args)``, which is traced but not run.
@@ -59,7 +61,7 @@ def _flops(jaxpr: Any, count: Callable[[Any], float]) -> float:
     """Counts the operations of a jaxpr; ``count`` counts those of one equation."""
     total = 0.0
     for equation in jaxpr.eqns:
-        inner = [_flops(getattr(j, "jaxpr", j), count) for j in _inner(equation.params)]
+        inner = [_flops(jaxpr, count) for jaxpr in jaxprs.inside(equation)]
         if not inner:
             total += count(equation)
         elif equation.primitive.name == "cond":
@@ -102,9 +104,3 @@ def _of_product(equation: Any) -> float:
         return 2 * _size(equation) * float(np.prod([equation.invars[0].aval.shape[axis] for axis in contracted]))
     kernel = equation.invars[1].aval.shape
     return 2 * _size(equation) * float(np.prod(kernel)) / kernel[params["dimension_numbers"].rhs_spec[0]]
-
-
-def _inner(params: dict[str, Any]) -> list[Any]:
-    """Lists the jaxprs among an equation's parameters."""
-    values = [v for value in params.values() for v in (value if isinstance(value, (tuple, list)) else (value,))]
-    return [v for v in values if hasattr(v, "eqns") or hasattr(v, "jaxpr")]

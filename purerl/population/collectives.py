@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import JaxprEqn, Literal
+from jax.extend.core import JaxprEqn
 
-from purerl import backend, compat
+from purerl import backend, compat, jaxprs
 from purerl.errors import ConfigError
 from purerl.population import tracing
 from purerl.population.tracing import Traced
@@ -66,7 +66,7 @@ def run(traced: Traced, cut: Cut, *args: PyTree) -> PyTree:
     leaves = jax.tree.leaves(args, is_leaf=lambda x: isinstance(x, Each))
     floats = (x for x in leaves if not isinstance(x, Each) and jnp.issubdtype(x.dtype, jnp.floating) and x.ndim == 0)
     sure = jnp.isfinite(next(floats)) if cut.exact else None
-    results = _evaluate(_Here(cut, sure), *tracing.opened(traced.jaxpr), leaves)
+    results = _evaluate(_Here(cut, sure), *jaxprs.opened(traced.jaxpr), leaves)
     return jax.tree.unflatten(jax.tree.structure(traced.shapes), results)
 
 
@@ -107,16 +107,16 @@ class _Here(NamedTuple):
 def _evaluate(here: _Here, jaxpr: Any, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
     """Computes ``jaxpr`` for the shards of this device."""
     known: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
-    look = lambda values: [x.val if isinstance(x, Literal) else known[x] for x in values]
     for step in tracing.schedule(jaxpr, _flags(args)):
         if not isinstance(step, tracing.Group):
-            known.update(zip(step.outvars, _meet(here, step, look(step.invars)), strict=True))
+            known.update(zip(step.outvars, _meet(here, step, jaxprs.look(known, step.invars)), strict=True))
             continue
-        rows = _rows(here.cut, look(step.inputs)) if step.apart else [look(step.inputs)]
+        given = jaxprs.look(known, step.inputs)
+        rows = _rows(here.cut, given) if step.apart else [given]
         results = [_separately(here, functools.partial(_compute, step), row) for row in rows]
         for x, own, *values in zip(step.outputs, step.differs, *results, strict=True):
             known[x] = Each(values) if own else values[0]
-    return look(jaxpr.outvars)
+    return jaxprs.look(known, jaxpr.outvars)
 
 
 def _flags(values: Sequence[Value]) -> tracing.Flags:
@@ -127,10 +127,9 @@ def _compute(group: tracing.Group, values: Sequence[Any]) -> list[Any]:
     """Computes the operations of a group, and returns its outputs."""
     known = dict(zip(group.inputs, values, strict=True))
     for eqn in group.eqns:
-        given = [x.val if isinstance(x, Literal) else known[x] for x in eqn.invars]
         with compat.scope(eqn):
-            results = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
-        known.update(zip(eqn.outvars, results if eqn.primitive.multiple_results else [results], strict=True))
+            results = jaxprs.compute(eqn, jaxprs.look(known, eqn.invars))
+        known.update(zip(eqn.outvars, results, strict=True))
     return [known[x] for x in group.outputs]
 
 
@@ -160,8 +159,8 @@ def _meet(here: _Here, eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
     name = eqn.primitive.name
     if tracing.is_collective(eqn):
         return _join(here.cut, eqn, given)
-    if name in tracing.INSIDE:
-        return _evaluate(here, *tracing.body(eqn), given)
+    if inner := jaxprs.called(eqn):
+        return _evaluate(here, *inner, given)
     if name == "scan":
         return _scan(here, eqn, given)
     if name == "cond" and not isinstance(given[0], Each):
@@ -182,7 +181,7 @@ def _scan(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     consts, start, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
 
     def step(carry: list[Value], x: list[Value]) -> tuple[list[Value], list[Value]]:
-        results = _held(here.cut, _evaluate(here, *tracing.opened(body), [*consts, *carry, *x]), differs)
+        results = _held(here.cut, _evaluate(here, *jaxprs.opened(body), [*consts, *carry, *x]), differs)
         return results[:num_carry], results[num_carry:]
 
     options = {"length": params["length"], "reverse": params["reverse"], "unroll": params["unroll"]}
@@ -196,7 +195,7 @@ def _cond(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     differs = tracing.of_operation(eqn, _flags(given))
 
     def taken(branch: Any) -> list[Value]:
-        return _held(here.cut, _evaluate(here, *tracing.opened(branch), given[1:]), differs)
+        return _held(here.cut, _evaluate(here, *jaxprs.opened(branch), given[1:]), differs)
 
     branches = [functools.partial(taken, branch) for branch in eqn.params["branches"]]
     results: list[Value] = jax.lax.switch(given[0], branches)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from purerl import backend, kernels, processes
+from purerl import backend, processes
 from purerl.trees import fill, take
 from purerl.types import PyTree
 
@@ -129,10 +129,6 @@ def spread(
     function = jax.jit(function, inline=True)  # traced once, for shapes and for the loop
 
     def on_device(groups: Any, given: PyTree, state: PyTree, *shared: PyTree) -> PyTree:
-        with kernels.for_devices(layout.devices[0].platform):
-            return in_groups(groups, given, state, *shared)
-
-    def in_groups(groups: Any, given: PyTree, state: PyTree, *shared: PyTree) -> PyTree:
         if layout.groups == 1:
             return _side_by_side(function)(given, state, *shared)
         given, state = jax.tree.map(lambda x: x.reshape(layout.groups, layout.lanes, *x.shape[1:]), (given, state))

@@ -4,18 +4,15 @@ It tells which values differ between shards, where the shards meet, and what eac
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from purerl import compat, shards, trees
-from purerl.kernels import choice
+from purerl import compat, jaxprs, shards, trees
 from purerl.types import PyTree
 
-INSIDE = "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"
-"""Operations that only compute what is inside of them."""
 Flags = tuple[bool, ...]
 """For each of several values, whether it differs between shards."""
 
@@ -29,9 +26,7 @@ class Traced(NamedTuple):
 
 def trace(function: Callable[..., PyTree], count: int, *args: PyTree) -> Traced:
     """Traces ``function(*args)`` as one of ``count`` shards; ``args`` are arrays or shapes of one shard."""
-    with choice.requested(choice.OFF):  # a kernel cannot contain collectives
-        made = jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args)
-    return Traced(*made)
+    return Traced(*jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args))
 
 
 def differing(traced: Traced, *args: PyTree) -> PyTree:
@@ -39,7 +34,7 @@ def differing(traced: Traced, *args: PyTree) -> PyTree:
 
     What comes from the number of the shard differs, until the shards meet in a collective.
     """
-    leaves = results(opened(traced.jaxpr)[0], tuple(jax.tree.leaves(args)))
+    leaves = results(jaxprs.opened(traced.jaxpr)[0], tuple(jax.tree.leaves(args)))
     return jax.tree.unflatten(jax.tree.structure(traced.shapes), leaves)
 
 
@@ -57,7 +52,7 @@ class Meeting(NamedTuple):
 
 def meetings(traced: Traced) -> list[Meeting]:
     """Returns the collectives of a program of one shard, including those of branches that may not be taken."""
-    return _meetings(opened(traced.jaxpr)[0], 1)
+    return _meetings(jaxprs.opened(traced.jaxpr)[0], 1)
 
 
 def _meetings(jaxpr: Any, times: int) -> list[Meeting]:
@@ -66,7 +61,7 @@ def _meetings(jaxpr: Any, times: int) -> list[Meeting]:
     for eqn in jaxpr.eqns:
         if is_collective(eqn) and eqn.primitive.name != "axis_index":
             meetings.append(Meeting(eqn.primitive.name, trees.nbytes([x.aval for x in eqn.invars]), times))
-        for inner in jaxprs_in_params(eqn.params):
+        for inner in jaxprs.inside(eqn):
             meetings += _meetings(inner, times * (eqn.params["length"] if eqn.primitive.name == "scan" else 1))
     return meetings
 
@@ -83,16 +78,6 @@ class Group(NamedTuple):
     outputs: list[Any]
     differs: Flags
     apart: bool
-
-
-def opened(body: Any) -> tuple[Any, Sequence[Any]]:
-    """Returns a trace, closed or not, and its constants."""
-    return getattr(body, "jaxpr", body), getattr(body, "consts", ())
-
-
-def body(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]]:
-    """Returns what is inside of an operation of `INSIDE`, and its constants."""
-    return next(opened(eqn.params[name]) for name in ("jaxpr", "call_jaxpr", "fun_jaxpr") if name in eqn.params)
 
 
 def is_collective(eqn: JaxprEqn) -> bool:
@@ -123,7 +108,7 @@ def schedule(jaxpr: Any, given: Flags) -> list[Group | JaxprEqn]:
             close()
             groups.append(eqn)
         else:
-            apart = any(own.get(x) or x in not_yet for x in _variables(eqn.invars))
+            apart = any(own.get(x) or x in not_yet for x in jaxprs.variables(eqn.invars))
             waiting[apart].append(eqn)
             not_yet.update(eqn.outvars if apart else ())
     close()
@@ -135,7 +120,7 @@ def of_loop(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
     num_consts, num_carry = compat.loop_sizes(eqn.params)
     consts, carry, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
     while True:
-        outputs = results(opened(eqn.params["jaxpr"])[0], (*consts, *carry, *xs))
+        outputs = results(jaxprs.opened(eqn.params["jaxpr"])[0], (*consts, *carry, *xs))
         now = tuple(a or b for a, b in zip(carry, outputs[:num_carry], strict=True))
         if now == carry:
             return carry, (*carry, *outputs[num_carry:])
@@ -147,12 +132,12 @@ def of_operation(eqn: JaxprEqn, given: Flags) -> Flags:
     name = eqn.primitive.name
     if is_collective(eqn):
         return (name == "axis_index",) * len(eqn.outvars)
-    if name in INSIDE:
-        return results(body(eqn)[0], given)
+    if inner := jaxprs.called(eqn):
+        return results(inner[0], given)
     if name == "scan":
         return of_loop(eqn, given)[1]
     if name == "cond" and not given[0]:
-        of_branches = [results(opened(branch)[0], given[1:]) for branch in eqn.params["branches"]]
+        of_branches = [results(jaxprs.opened(branch)[0], given[1:]) for branch in eqn.params["branches"]]
         return tuple(map(any, zip(*of_branches, strict=True)))
     return (any(given),) * len(eqn.outvars)
 
@@ -176,22 +161,17 @@ def _known(jaxpr: Any, given: Flags) -> dict[Any, bool]:
 def _group(jaxpr: Any, eqns: list[JaxprEqn], own: dict[Any, bool], apart: bool) -> Group:
     """Makes a group of these operations of ``jaxpr``."""
     inside = set(map(id, eqns))
-    elsewhere = {x for eqn in jaxpr.eqns if id(eqn) not in inside for x in _variables(eqn.invars)}
-    elsewhere.update(_variables(jaxpr.outvars))
+    elsewhere = {x for eqn in jaxpr.eqns if id(eqn) not in inside for x in jaxprs.variables(eqn.invars)}
+    elsewhere.update(jaxprs.variables(jaxpr.outvars))
     made = dict.fromkeys(x for eqn in eqns for x in eqn.outvars)
-    inputs = dict.fromkeys(x for eqn in eqns for x in _variables(eqn.invars) if x not in made)
+    inputs = dict.fromkeys(x for eqn in eqns for x in jaxprs.variables(eqn.invars) if x not in made)
     outputs = [x for x in made if x in elsewhere]
     return Group(eqns, list(inputs), outputs, tuple(own[x] for x in outputs), apart)
 
 
-def _variables(values: Sequence[Any]) -> list[Any]:
-    """Returns ``values`` without constants."""
-    return [x for x in values if not isinstance(x, Literal)]
-
-
 def _shards_meet(eqn: JaxprEqn) -> bool:
     """Returns whether an operation needs to know of other shards, or which one this is."""
-    return is_collective(eqn) or any(map(_anywhere, jaxprs_in_params(eqn.params)))
+    return is_collective(eqn) or any(map(_anywhere, jaxprs.inside(eqn)))
 
 
 @functools.lru_cache(maxsize=1024)

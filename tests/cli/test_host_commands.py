@@ -169,10 +169,6 @@ def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
             "randomise = 'x:0:1': is not supported for host environments",
         ),
         (
-            ("train", "ppo", *CARTPOLE, "--kernels", "auto"),
-            "kernels = 'auto': is not supported for the host environment",
-        ),
-        (
             ("train", "ppo", *CARTPOLE, "--num-devices", "2"),
             "num_devices = 2: the host environment gymnasium/CartPole-v1 needs a single device",
         ),

@@ -14,7 +14,7 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl import counters, draw, kernels, replay, shards, trees
+from purerl import counters, draw, replay, shards, trees
 from purerl.counters import Count
 from purerl.formulas import exploration, schedules
 from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, versions
@@ -259,20 +259,14 @@ def make_learner(
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
         return jnp.mean(weight * each), (size, metrics)
 
-    def step(state: ActionValueState, batch: PyTree) -> tuple[ActionValueState, tuple[Metrics, Array]]:
-        items, weight, noises, target_noise, next_noise = batch
-        next_out = network.apply(state.target_params, items.next_obs, next_noise)
-        target_out = network.apply(state.target_params, items.obs, target_noise)
-        batch = items, weight, *noises, state.target_params, target_out, next_out
-        state, *rest = descend(config, env, optimiser, loss, state, batch)
-        return state, tuple(rest)
-
     def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         shape, keys = sample.slot.shape, jax.random.split(key, 4)
         noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
-        batch = sample.items, sample.weight, noises, network.noise(keys[2], shape), network.noise(keys[1], shape)
-        state, (metrics, priority) = kernels.fuse(step, "update")(state, batch)
-        return Updated(state, metrics, priority)
+        target_noise, next_noise = network.noise(keys[2], shape), network.noise(keys[1], shape)
+        next_out = network.apply(state.target_params, sample.items.next_obs, next_noise)
+        target_out = network.apply(state.target_params, sample.items.obs, target_noise)
+        batch = sample.items, sample.weight, *noises, state.target_params, target_out, next_out
+        return descend(config, env, optimiser, loss, state, batch)
 
     return Learner(
         init=init,

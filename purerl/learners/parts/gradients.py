@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl import backend, counters, draw, kernels, shards
+from purerl import backend, counters, draw, shards
 from purerl.counters import Count
 from purerl.learners.parts import activity
 from purerl.trees import scan_means
@@ -86,10 +86,10 @@ def epochs(
 
     start = joined, opt_state
     if over is None:
-        (joined, opt_state), metrics = scan_means(kernels.fuse(step, "update"), start, indices)
+        (joined, opt_state), metrics = scan_means(step, start, indices)
         return split(joined), opt_state, metrics
     start = start, jnp.ones((), bool)
-    ((joined, opt_state), _), metrics = scan_means(kernels.fuse(step_until, "update"), start, indices)
+    ((joined, opt_state), _), metrics = scan_means(step_until, start, indices)
     taken, looked = metrics.pop("updates_taken"), metrics.pop("looked")
     means = {name: value / looked for name, value in metrics.items()}
     return split(joined), opt_state, {**means, "updates_taken": taken}
@@ -128,8 +128,7 @@ def gradient_step(
         The new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
     joined, split = join(optimiser, params)
-    step = kernels.fuse(lambda state, batch: _step(loss, optimiser, split, state, batch, at), "update")
-    (joined, opt_state), (aux, metrics) = step((joined, opt_state), batch)
+    (joined, opt_state), (aux, metrics) = _step(loss, optimiser, split, (joined, opt_state), batch, at)
     return split(joined), opt_state, aux, metrics
 
 
@@ -144,7 +143,7 @@ def _step(loss, optimiser, split, state, batch, at=None):
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads = shards.mean(join(optimiser, grads)[0])
     updates, opt_state = optimiser.update(grads, opt_state, joined, **extra)
-    return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
+    return (optax.apply_updates(joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 
 
 class Elementwise(optax.GradientTransformation):
@@ -179,17 +178,17 @@ def chain(*steps: optax.GradientTransformation) -> Elementwise:
 def norm(tree: PyTree) -> Array:
     """Computes the Euclidean length of all leaves as one vector.
 
-    On CPU a dot product is many times faster than a sum of squares. In a kernel of this package leaves are not copied
-    into one vector.
+    On CPU a dot product is many times faster than a sum of squares.
     """
-    if backend.in_kernel():
-        return jnp.sqrt(sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.zeros(())))
     vector, _ = ravel_pytree(tree)
     return jnp.sqrt(jnp.vdot(vector, vector) if backend.is_cpu() else jnp.sum(jnp.square(vector)))
 
 
 def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
-    """Scales gradients down to length ``max_norm`` if they are longer: `optax.clip_by_global_norm` of `norm`."""
+    """Scales gradients down to length ``max_norm`` if they are longer.
+
+    `optax.clip_by_global_norm` divides first and multiplies then, which rounds otherwise.
+    """
 
     def clip(grads, state, params=None):
         factor = max_norm / jnp.maximum(norm(grads), max_norm)

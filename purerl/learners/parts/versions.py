@@ -59,6 +59,8 @@ def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> t
 def approach(params: PyTree, target_params: PyTree, rate: Scalar) -> PyTree:
     """Moves a target network towards ``params`` (Lillicrap et al. 2016, arXiv 1509.02971, Algorithm 1).
 
+    `optax.incremental_update` rounds otherwise: it adds two products.
+
     Args:
         params: Parameters after an update.
         target_params: Parameters of the target network.

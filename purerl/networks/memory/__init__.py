@@ -3,9 +3,8 @@
 Each is a `Memory`, so code that unrolls one does not depend on its kind.
 """
 
-from purerl.networks.memory.base import Memory
+from purerl.networks.memory.base import Memory, forgetful
 from purerl.networks.memory.cells import cell
-from purerl.networks.memory.forgetful import forgetful
 from purerl.networks.memory.gtrxl import transformer
 from purerl.networks.memory.lru import linear
 

@@ -1,4 +1,4 @@
-"""The interface of every recurrent layer: a bundle of functions with a carry."""
+"""The interface of every recurrent layer: a bundle of functions with a carry; and the layer that has none."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,3 +20,13 @@ class Memory(NamedTuple):
     unroll: Callable[[PyTree, Array, PyTree, Array], tuple[Array, PyTree, PyTree]]
     # (params, x [T, B, F], carry [B], last [T, B]) -> (out [T, B, size], carries [T, B], carry [B])
     # (params, x [T, B, F], carry, last [T, B]) -> (out [T, B, size], carries [T, B, ...], carry)
+
+
+def forgetful() -> Memory:
+    """Makes a memory that remembers nothing: it returns its input, with the carry ``()``."""
+    return Memory(
+        init=lambda key, x: {},
+        init_carry=lambda num_envs: (),
+        step=lambda params, x, carry: (x, ()),
+        unroll=lambda params, x, carry, last: (x, (), ()),
+    )

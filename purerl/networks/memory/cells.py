@@ -6,7 +6,6 @@ import chex
 import flax.linen as nn
 import jax
 
-from purerl import backend
 from purerl.networks import layers
 from purerl.networks.memory.base import Memory
 from purerl.trees import restart
@@ -22,8 +21,7 @@ def cell(kind: str, size: int) -> Memory:
     its key.
     """
     cells: dict[str, Any] = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}
-    make = lambda of: of(size, recurrent_kernel_init=layers.orthogonal())
-    module = make(cells[kind])
+    module = cells[kind](size, recurrent_kernel_init=layers.orthogonal())
 
     def init(key: Key, x: Array) -> PyTree:
         params = module.init(key, init_carry(x.shape[0]), x)
@@ -36,9 +34,7 @@ def cell(kind: str, size: int) -> Memory:
         return module.initialize_carry(jax.random.key(0), (num_envs, size))
 
     def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        # A kernel cannot slice a joint product of all four gates, so each gate has its own product there.
-        gate_by_gate = kind == "lstm" and backend.in_kernel()
-        carry, out = (make(nn.LSTMCell) if gate_by_gate else module).apply(params, carry, x)
+        carry, out = module.apply(params, carry, x)
         return out, carry
 
     def unroll(params: PyTree, x: Array, carry: PyTree, last: Array) -> tuple[Array, PyTree, PyTree]:
@@ -50,7 +46,8 @@ def cell(kind: str, size: int) -> Memory:
             out, carry = step(params, x, carry)
             return restart(carry, start, ended), (out, carry)
 
-        carry, (out, carries) = backend.scan(advance, carry, (x, last), "memory")
+        with jax.named_scope("memory"):
+            carry, (out, carries) = jax.lax.scan(advance, carry, (x, last))
         return out, carries, carry
 
     return Memory(init, init_carry, step, unroll)

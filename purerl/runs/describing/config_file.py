@@ -37,7 +37,6 @@ RECORDED = (
     "keep",
     "keep_best",
     "budget_seconds",
-    "kernels",
     "precision",
     "compile",
 )

@@ -27,8 +27,6 @@ def problems(options: Any, config: Any, env: Env) -> list[str]:
         lines.append(f"processes = {options.processes!r}: the host environment {env.name} needs a single process")
     if getattr(config, "lag", 0) != 0:
         lines.append(f"lag = {config.lag}: is not supported for the host environment {env.name}; use --ahead")
-    if options.kernels != "off":
-        lines.append(f"kernels = 'auto': is not supported for the host environment {env.name}")
     if options.num_devices > 1:
         lines.append(f"num_devices = {options.num_devices}: the host environment {env.name} needs a single device")
     if options.double_buffering == "on" and config.num_envs % 2:

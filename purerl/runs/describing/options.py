@@ -18,9 +18,6 @@ class MachineOptions:
     threads: Literal["auto", "one", "all"] = "auto"
     """CPU threads to compute with: one, or all (one for each core; each core is then a device for agents). auto: one if
     a single agent learns from small vectors with layers of at most 128 units, which is faster; otherwise all."""
-    kernels: Literal["auto", "off"] = "off"
-    """Use purerl's own GPU kernels for rollouts and updates of dense networks. auto: wherever possible. Experimental:
-    in the one case measured, PPO on CartPole, one agent was faster with them, and a large population slower."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Precision of networks. auto: JAX's default, which on a GPU is tf32 for matrix products. bfloat16: for dense
     layers; parameters, optimisers and losses stay in float32."""

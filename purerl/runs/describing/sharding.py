@@ -40,8 +40,6 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
         return lines + (["exact = True: has no effect without shards"] if options.exact else [])
     if env.host:
         return [*lines, f"shards = {shards}: the host environment {env.name} needs a single device"]
-    if options.kernels != "off":
-        lines.append(f"shards = {shards}: cannot be combined with kernels = 'auto'")
     if not teaching.is_plain(config):
         lines.append(f"shards = {shards}: curriculum = {config.curriculum!r} is not supported with shards")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}

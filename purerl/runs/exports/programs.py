@@ -11,18 +11,13 @@ import jax
 import numpy as np
 from jax import export
 
+from purerl import jaxprs
 from purerl.errors import ConfigError
 from purerl.runs.exports.runner import OPERATIONS
 from purerl.types import PyTree
 
 BATCH = "b"
 """The name of the batch size."""
-INLINE = "jaxpr", "call_jaxpr", "fun_jaxpr"
-"""The parameters in which an operation keeps the program that it stands for."""
-CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-"""Operations that stand for a program, which takes their place."""
-
-
 INSTEAD = "export it --to stablehlo"
 
 
@@ -114,15 +109,13 @@ class _Writing:
     def _made(self, equation: Any, given: list[Any]) -> list[Any]:
         """Returns the outputs of an operation: arrays if it was given arrays alone, otherwise values of new steps."""
         name, params = equation.primitive.name, equation.params
-        inner = next((params[key] for key in INLINE if key in params), None)
-        if name in CALLS and inner is not None:
-            jaxpr, consts = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+        if inner := jaxprs.called(equation):
+            jaxpr, consts = inner
             known = dict(zip(jaxpr.constvars, map(np.asarray, consts), strict=True))
             return self.run(jaxpr, known | dict(zip(jaxpr.invars, given, strict=True)))
         fixed = all(isinstance(size, int) for var in equation.outvars for size in var.aval.shape)
         if fixed and name != "dim_as_value" and not any(isinstance(each, Value) for each in given):
-            results = equation.primitive.bind(*given, **params)
-            return list(results) if equation.primitive.multiple_results else [results]
+            return jaxprs.compute(equation, given)
         if name == "gather":
             return [self._cut(equation, given)]
         if name in ("squeeze", "expand_dims"):

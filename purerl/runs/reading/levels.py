@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from purerl import trees
 from purerl.curricula import Buffer
-from purerl.display import drawings, level_sheets, plots
+from purerl.display import drawings, plots
 from purerl.display.drawings import Moment
 from purerl.envs import held_out
 from purerl.errors import ConfigError
@@ -138,11 +138,11 @@ def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure
         Moment(drawings.innermost(state), obs, None) for state, obs in (trees.take(begun, i) for i in range(len(first)))
     ]
     try:
-        pictures = [drawing.frame(moment, level_sheets.SIZE) for moment in moments]
+        pictures = [drawing.frame(moment, plots.LEVEL_SIZE) for moment in moments]
     except (ArithmeticError, IndexError, ValueError) as error:  # levels of an untrusted file can be invalid
         raise ConfigError(f"levels that {name} cannot have: {type(error).__name__} when they are drawn") from None
     titles = [f"{levels.names[i]}\n{_numbers(levels.levels, i)}score {score[i]:.3g}" for i in first]
-    return level_sheets.figure(pictures, titles, score, f"levels of {name} with the highest scores")
+    return plots.level_sheet(pictures, titles, score, f"levels of {name} with the highest scores")
 
 
 def _numbers(levels: PyTree, i: int) -> str:

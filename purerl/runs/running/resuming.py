@@ -35,7 +35,6 @@ SOFT = (
     "threads",
     "num_devices",
     "devices_per_agent",
-    "kernels",
     "workers",
     "worker_timeout",
     "worker_restarts",
