@@ -11,7 +11,6 @@ them.
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import os
 import reprlib
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 from purerl.errors import ConfigError
 from purerl.store import arrays, json_files, pieces, regular_files, tensors
 from purerl.types import PyTree
+from purerl.version import versions as versions_of
 
 FORMAT = 3
 """The format version of a step; steps of other versions are refused."""
@@ -221,7 +221,7 @@ def put_aside(step: CheckpointStep) -> None:
 
 def versions() -> dict[str, str]:
     """Returns the versions of the libraries that the bits of a run depend on."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+    return versions_of(PACKAGES)
 
 
 def _card(path: Path) -> dict[str, Any]:
