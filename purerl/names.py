@@ -1,20 +1,23 @@
-"""Names that a user typed: the nearest known ones, and ``MODULE:ATTRIBUTE``."""
+"""Names that a user typed or a file holds: the nearest known ones, settings, and ``MODULE:ATTRIBUTE``."""
 
 import contextlib
 import difflib
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
 import os
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from purerl.errors import RAISED, ConfigError, one_line
+from purerl.errors import RAISED, ConfigError, one_line, printable
 
+FORMER: dict[str, Any] = {"kernels": "off"}
+"""The settings and options that no longer exist, each with the default that it had."""
 _begun: list[str] = []
 """The working directory in which a command began: at most one."""
 
@@ -61,6 +64,40 @@ def choose(field: str, value: str, options: Any) -> str:
     raise ConfigError(
         f"{field} = {value!r}: unknown; nearest: {nearest(value, options)}; must be one of {', '.join(options)}"
     )
+
+
+def existing(values: Mapping[str, Any], known: Iterable[str], where: str) -> dict[str, Any]:
+    """Returns those of the settings in a file that exist. One that the file lacks has its default.
+
+    A `FORMER` one is passed over if it has the default that it had: with a line on the standard error, once in a
+    process.
+
+    Args:
+        values: The settings of the file by name.
+        known: The names of those that exist.
+        where: The place of the settings, which begins each line.
+
+    Raises:
+        ConfigError: Any other name; with a line for each.
+    """
+    names, refused = list(known), []
+    for name in [name for name in values if name not in names]:
+        if name not in FORMER:
+            text = str(name)[:40]
+            refused.append(f"{where}{text}: unknown; nearest: {nearest(text, names)}")
+        elif values[name] == FORMER[name]:
+            _tell_once(f"{where}{name} = {FORMER[name]!r}: no longer exists; passed over")
+        else:
+            value = reprlib.repr(values[name])
+            refused.append(f"{where}{name} = {value}: no longer exists; only {FORMER[name]!r} is passed over")
+    if refused:
+        raise ConfigError("\n".join(refused))
+    return {name: value for name, value in values.items() if name in names}
+
+
+@functools.cache
+def _tell_once(line: str) -> None:
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 Trust = bool | Callable[[Path, str], str]

@@ -5,7 +5,6 @@ A file is imported, and JAX with it, when the name of its algorithm is looked up
 
 import dataclasses
 import importlib
-import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,19 +84,11 @@ def read_config(algo: str, fields: dict[str, Any]) -> Any:
 
     Args:
         algo: Name of the algorithm in the table.
-        fields: Values by name. Their types and ranges are not checked.
+        fields: Values by name (`names.existing`). Their types and ranges are not checked.
 
     Raises:
-        ConfigError: Names up to three fields that the config does not have, a line each, with the nearest names that it
-            has.
+        ConfigError: Names fields that the config does not have, a line each.
     """
     Config = ALGORITHMS[algo].Config
-    known = [field.name for field in dataclasses.fields(Config)]
-    unknown = [name for name in fields if name not in known]
-    if unknown:
-        lines = [
-            f"{reprlib.repr(name)}: {algo} has no such field; nearest: {names.nearest(name, known)}"
-            for name in unknown[:3]
-        ]
-        raise ConfigError("\n".join(lines))
-    return Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    values = names.existing(fields, [field.name for field in dataclasses.fields(Config)], "config: ")
+    return Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})

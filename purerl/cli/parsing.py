@@ -225,8 +225,9 @@ def usual(start: "Start | None", algo: str) -> Any:
     """Returns the config of a config file, with defaults for what the file leaves out; None if there is no file."""
     if start is None:
         return None
-    algorithm, values = ALGORITHMS[algo], dict(start.config)
-    start.file.check(values, [field.name for field in dataclasses.fields(algorithm.Config)], "config: ")
+    algorithm = ALGORITHMS[algo]
+    known = [field.name for field in dataclasses.fields(algorithm.Config)]
+    values = start.file.existing(start.config, known, "config: ")
     preset = start.options.get("preset")
     return dataclasses.replace(
         algorithm.preset(preset) if preset else algorithm.Config(), **_typed(algorithm.Config, values)
@@ -246,8 +247,8 @@ def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
     """
     from purerl import config as cfg
 
-    file, values = start.file, {"env": "", **start.options, "preset": ""}
-    file.check(values, [field.name for field in dataclasses.fields(options)], "options: ")
+    file, given = start.file, {"env": "", **start.options, "preset": ""}
+    values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ")
     made = Train(options(**_typed(options, values)), usual(start, algo))
     try:
         cfg.check(made.options, *cfg.problems(made.config))

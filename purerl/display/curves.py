@@ -106,24 +106,22 @@ def population_figure(
 
     Args:
         x: ``[points]``, ascending.
-        middle: The interquartile mean ``[points]``. If it is nowhere finite the median is drawn instead.
+        middle: The interquartile mean ``[points]``.
         quantiles: Quantiles ``[points]`` by their levels, in ascending order.
         axes: The labels of the x and y axis.
         title: The title of the panel.
         stopped_at: Where members stopped early, in units of ``x``; each gets a mark on the axis.
     """
     figure, panel = _panel(axes, title)
-    known = np.isfinite(middle).any()
     levels, half = list(quantiles), len(quantiles) // 2
-    line = middle if known else quantiles[levels[half]]
-    x, means = binned(x, np.stack([line, *quantiles.values()]), width(x))
+    x, means = binned(x, np.stack([middle, *quantiles.values()]), width(x))
     line, *rows = carried(means)
     alone = all(np.array_equal(row, rows[0], equal_nan=True) for row in rows)
     for i in range(0 if not alone else half, half):
         label = f"{levels[i]:.0%} to {levels[-1 - i]:.0%} of agents"
         alpha = 0.18 + 0.17 * i / max(half - 1, 1)
         panel.fill_between(x, rows[i], rows[-1 - i], color=COLOURS[0], alpha=alpha, linewidth=0, label=label)
-    panel.plot(x, line, color=COLOURS[0], linewidth=1.8, label=f"{words.STATISTIC if known else 'median'} of agents")
+    panel.plot(x, line, color=COLOURS[0], linewidth=1.8, label=f"{words.STATISTIC} of agents")
     if len(stopped_at):
         over = panel.get_xaxis_transform()
         where = stopped_at, np.full(len(stopped_at), 0.02)

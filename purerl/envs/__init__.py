@@ -17,7 +17,6 @@ from purerl.envs.adapters.pgx import from_pgx, make_pgx
 from purerl.envs.adapters.playground import from_playground, make_playground
 from purerl.envs.adapters.xminigrid import from_xminigrid, make_xminigrid
 from purerl.envs.check_env import check_env
-from purerl.envs.check_types import outdated
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.hosted import ON_HOST, from_host, make_hosted
@@ -110,9 +109,6 @@ def _made(name: str, params: dict[str, Any]) -> Env:
     check_values(name, params)
     params = atari.settings(name, params) if making.is_host(name) else params
     declared = _declared(name)
-    if "reset_pool" in params and "reset_pool" not in declared:
-        size, now = params["reset_pool"], renamed({"reset_pool": params["reset_pool"]}).get("resets", "pool:N")
-        raise ConfigError(f"env = {name!r}: reset_pool = {size}: was removed; give resets={now}")
     reserved = [each for each in ("randomise", *wrappers.TRANSFORMS) if each not in declared]
     given = {each: params[each] for each in reserved if params.get(each) is not None}
     plain = {each: value for each, value in params.items() if each not in reserved}
@@ -152,19 +148,6 @@ def held_out(name: str) -> dict[str, Any]:
     module, _, function = HELD_OUT[name].partition(":")
     levels: dict[str, Any] = getattr(importlib.import_module(module), function)()
     return levels
-
-
-def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Translates parameters of the environments called ``names`` that an earlier version wrote.
-
-    ``reset_pool=N`` becomes ``resets="pool:N"``, and 0 becomes ``every``, unless the environment has a parameter of
-    that name itself. A ``MODULE:FUNCTION`` among the names is then imported.
-    """
-    size = params.get("reset_pool")
-    if type(size) is not int or any("reset_pool" in _declared(name) for name in names):
-        return params
-    rest = {name: value for name, value in params.items() if name != "reset_pool"}
-    return {"resets": f"pool:{size}" if size else "every", **rest}
 
 
 def _is_own(name: str) -> bool:
@@ -235,10 +218,7 @@ def _own(name: str, params: dict[str, Any]) -> Env:
         raise ConfigError(f"env = {name!r}: cannot be called with {given} ({error})") from None
     if making.is_known(function):
         return make_hosted(name, params)
-    try:
-        env = making.found(name, params)
-    except ConfigError as error:
-        raise ConfigError(f"{error}{outdated(error.__cause__)}") from error.__cause__
+    env = making.found(name, params)
     if isinstance(env, HostEnv):
         return make_hosted(name, params)
     if not isinstance(env, Env):

@@ -14,14 +14,6 @@ from purerl.errors import RAISED, ConfigError, one_line
 from purerl.types import Env, Key, PyTree, Step
 
 _structure: Callable[[PyTree], Any] = jax.tree.structure
-_OUTDATED = {
-    r"^Step\.__new__|^'Step' object .* 'obs'|field names: .*'obs'": "a step begins nothing: leave out the reset and "
-    "the obs of Step, and return the state that the action led to",
-    r"^Env\.__new__|field names: .*'reset'": "give levels(key, shape) and begin(level) in place of reset(key), and "
-    "noise of steps alone",
-    r"^episodic\(\) .*'levels'": "what was noise is levels; noise is that of steps",
-}
-"""What to change in code, by a pattern of the error's text."""
 
 
 def type_problems(env: Env, key: Key) -> list[str]:
@@ -56,7 +48,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
     try:
         begun = jax.eval_shape(env.begin, drawn["levels"])
     except RAISED as error:
-        return [*problems, f"begin: cannot be traced by jit: {_with_advice(error)}"]
+        return [*problems, f"begin: cannot be traced by jit: {one_line(error)}"]
     if not isinstance(begun, tuple) or len(begun) != 2:
         return [*problems, f"begin: must return (env_state, obs), but returns {type(begun).__name__}"]
     env_state, obs = begun
@@ -67,7 +59,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
     try:
         made = jax.eval_shape(env.step, drawn["noise"], env_state, action)
     except RAISED as error:
-        return [*problems, f"step: cannot be traced by jit: {_with_advice(error)}"]
+        return [*problems, f"step: cannot be traced by jit: {one_line(error)}"]
     if not isinstance(made, tuple) or len(made) != 2:
         return [*problems, f"step: must return (env_state, Step), but returns {type(made).__name__}"]
     next_state, step = made
@@ -86,7 +78,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
         jax.eval_shape(jax.vmap(env.begin), level)
         jax.eval_shape(jax.vmap(env.step), *batch)
     except RAISED as error:
-        problems.append(f"begin or step: cannot be vmapped: {_with_advice(error)}")
+        problems.append(f"begin or step: cannot be vmapped: {one_line(error)}")
     return problems
 
 
@@ -98,7 +90,7 @@ def _seat_problems(env: Env, env_state: PyTree, step: Step) -> list[str]:
     try:
         present = jax.eval_shape(env.present, env_state)
     except RAISED as error:
-        return [*problems, f"present: cannot be traced by jit: {_with_advice(error)}"]
+        return [*problems, f"present: cannot be traced by jit: {one_line(error)}"]
     return problems + _array_problems("present", present, (env.num_agents,), bool)
 
 
@@ -120,7 +112,7 @@ def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], ke
         one = jax.eval_shape(lambda key: draw(key, ()), key)
         many = jax.eval_shape(lambda key: draw(key, (2, 3)), key)
     except RAISED as error:
-        return None, [f"{name}: cannot be traced by jit: {_with_advice(error)}"]
+        return None, [f"{name}: cannot be traced by jit: {one_line(error)}"]
     if _structure(one) != _structure(many):
         return None, [f"{name}: its tree structure depends on the shape asked for"]
     return one, [
@@ -143,7 +135,7 @@ def _design_problems(env: Env, level: PyTree, key: Key) -> list[str]:
         try:
             made = jax.eval_shape(getattr(env.design, name), key, given)
         except RAISED as error:
-            lines.append(f"design.{name}: cannot be traced by jit: {_with_advice(error)}")
+            lines.append(f"design.{name}: cannot be traced by jit: {one_line(error)}")
             continue
         if _structure(made) != _structure(level):
             lines.append(f"design.{name}: gives {_structure(made)}, but levels {_structure(level)}")
@@ -165,7 +157,7 @@ def _keep_problems(env: Env, env_state: PyTree) -> list[str]:
     try:
         kept = jax.eval_shape(env.keep, env_state, env_state)
     except RAISED as error:
-        return [f"keep: cannot be traced by jit: {_with_advice(error)}"]
+        return [f"keep: cannot be traced by jit: {one_line(error)}"]
     return _state_problems(env_state, kept, "keep") + _weak("keep's env_state", kept)
 
 
@@ -295,16 +287,3 @@ def _state_problems(before: PyTree, after: PyTree, function: str) -> list[str]:
         for (path, old), new in zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True)
         if (old.shape, old.dtype) != (new.shape, new.dtype)
     ]
-
-
-def outdated(error: BaseException | None) -> str:
-    """Returns what to change in code that was written for environments which reset themselves.
-
-    It begins with "; ", and is empty for other errors.
-    """
-    return next((f"; {advice}" for pattern, advice in _OUTDATED.items() if re.search(pattern, str(error))), "")
-
-
-def _with_advice(error: BaseException) -> str:
-    """Returns an error with its place, and what to change where it comes from an earlier interface."""
-    return f"{one_line(error)}{outdated(error)}"

@@ -201,8 +201,6 @@ def of_json(value: Any) -> Artefact:
     if not isinstance(measured, dict):
         raise ConfigError("artefact: what was measured must be an object")
     name, expression, words = (function[part] for part in ("socket", "expression", "meta_params"))
-    if isinstance(name, str) and name in sockets.GONE:
-        raise ConfigError(f"artefact: the socket {name} {sockets.GONE[name]}")
     if not isinstance(name, str) or name not in sockets.SOCKETS:
         raise ConfigError(f"artefact: unknown socket {str(name)[:40]!r}; must be one of {', '.join(sockets.SOCKETS)}")
     if not isinstance(settings, dict) or (settings and name not in (*sockets.SETTINGS, *sockets.SIZED)):

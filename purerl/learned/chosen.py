@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated, Any, Literal, TypeVar
 
 from purerl import config as cfg
-from purerl.errors import ConfigError
+from purerl import names
 
 MOST, MOST_LAYERS = 4096, 8
 Size = Annotated[int, cfg.Range(1, MOST, open_high=False)]
@@ -60,9 +60,8 @@ def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> 
     """
     made: Any = kind
     known = [field.name for field in dataclasses.fields(made)]
-    if unknown := [name for name in fields if name not in known]:
-        raise ConfigError(f"settings: {socket} has no {str(unknown[0])[:40]!r}; it has {', '.join(known)}")
-    result = made(**{name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()})
+    values = names.existing(fields, known, f"settings of {socket}: ")
+    result = made(**{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()})
     widths = getattr(result, layers, ())
     deep = isinstance(widths, tuple) and len(widths) > MOST_LAYERS
     cfg.check(result, *([f"{layers}: must be at most {MOST_LAYERS}"] if deep else []))

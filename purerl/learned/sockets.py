@@ -438,8 +438,6 @@ SETTINGS: dict[str, type] = {
 """The class of a socket's settings that a user can choose, by the socket's name."""
 SIZED = {"value-loss": chosen.SizedValueLossSettings, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
 """Sockets whose artefacts may have ``hidden_sizes`` as settings, for a network of other widths than the default."""
-GONE = {"rule": "is no more; search for a rule anew with `purerl evolve lpg`, another network"}
-"""Sockets of earlier versions, with what to do in place of each."""
 
 
 def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
@@ -474,8 +472,6 @@ def algorithms(name: str) -> list[str]:
 
 def make(name: str, **options: Any) -> Socket:
     """Makes the socket ``name``; ``options`` are arguments of its function. Raises `ConfigError` if it is unknown."""
-    if name in GONE:
-        raise ConfigError(f"socket = {name!r}: {GONE[name]}")
     if name not in SOCKETS:
         raise ConfigError(f"socket = {name!r}: unknown; must be one of {', '.join(SOCKETS)}")
     return SOCKETS[name](**options)

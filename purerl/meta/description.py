@@ -102,7 +102,7 @@ def start(file: ConfigFile) -> Start:
     Raises:
         ConfigError: The file holds no description.
     """
-    file.check(file.fields, Description._fields)
+    file.existing(file.fields, Description._fields)
     options, strategy = dict(file.options), file.take("strategy", dict, {})
     shared = "population", "num_seeds", "generations", "seed", "lanes", "tasks", "lifetimes"
     options |= {name: file.fields[name] for name in shared if name in file.fields}
@@ -111,7 +111,7 @@ def start(file: ConfigFile) -> Start:
     named = [field.name for field in dataclasses.fields(chosen)] if chosen else []
     options |= {name: value for name, value in file.take("settings", dict, {}).items() if name in named}
     options["env"] = file.take("envs", list, [])
-    options |= env_options(file, *options["env"])
+    options |= env_options(file)
     return Start(file, options, file.take("config", dict, {}), {}, file.take("initial", dict, {}))
 
 

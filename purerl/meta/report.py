@@ -89,8 +89,7 @@ def report(
         check_trusted("artefact: env", place, trust, run)
     if problems := parameter_problems(card["env_params"], *named):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
-    params = envs.renamed(card["env_params"], *named)
-    places = {place: params if place in named else {} for place in (*named, *held_out)}
+    places = {place: card["env_params"] if place in named else {} for place in (*named, *held_out)}
     made = {place: envs.make(place, **params) for place, params in places.items()}
     about = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
     result = compare(

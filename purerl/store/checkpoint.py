@@ -11,7 +11,6 @@ them.
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import os
 import reprlib
@@ -24,13 +23,12 @@ from typing import Any, NamedTuple
 from purerl.errors import ConfigError
 from purerl.store import arrays, json_files, pieces, regular_files, tensors
 from purerl.types import PyTree
+from purerl.version import versions as versions_of
 
 FORMAT = 3
-"""The format version of a step; steps of other versions are refused. Since 3 no state of an environment resets itself.
-"""
+"""The format version of a step; steps of other versions are refused."""
 IN_PIECES = 4
 """The format version of a step whose arrays are in pieces."""
-EARLIER = "it was written by an earlier version of purerl, which can resume it; saved policies still load"
 KEEP = 2
 """The number of steps that are kept by default, the newest and one to fall back to."""
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
@@ -223,7 +221,7 @@ def put_aside(step: CheckpointStep) -> None:
 
 def versions() -> dict[str, str]:
     """Returns the versions of the libraries that the bits of a run depend on."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+    return versions_of(PACKAGES)
 
 
 def _card(path: Path) -> dict[str, Any]:
@@ -233,8 +231,6 @@ def _card(path: Path) -> dict[str, Any]:
         Damaged: The contents were changed after they were written.
         ConfigError: The step has another format.
     """
-    if (path / "_CHECKPOINT_METADATA").exists():
-        raise ConfigError(f"{path}: format 1, expected {FORMAT}; {EARLIER}")
     try:
         card = json_files.read_json(path / CARD)
     except ConfigError as error:
@@ -249,10 +245,9 @@ def _card(path: Path) -> dict[str, Any]:
         raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
     if in_pieces and (wrong := pieces.problem(path, card["pieces"])):
         raise Damaged(f"{path}: {wrong}")
-    if card.get("format") != (IN_PIECES if in_pieces else FORMAT):
-        saved = card.get("format")
-        advice = f"; {EARLIER}" if type(saved) is int and saved < FORMAT else ""
-        raise ConfigError(f"{path}: format {reprlib.repr(saved)}, expected {FORMAT}{advice}")
+    expected = IN_PIECES if in_pieces else FORMAT
+    if card.get("format") != expected:
+        raise ConfigError(f"{path}: format {reprlib.repr(card.get('format'))}, expected {expected}")
     if card.get("step") != int(path.name):
         raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
     if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):

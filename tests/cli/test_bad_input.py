@@ -70,14 +70,6 @@ def half_observations():
             [*TRAIN, "--resets", "few", "--env-params", "resets=pool:4"],
             ["resets = 'few': env_params has resets=pool:4; give only one of them"],
         ),
-        (
-            [*TRAIN, "--env-params", "reset_pool=4"],
-            ["env = 'CartPole-v1': reset_pool = 4: was removed; give resets=pool:4"],
-        ),
-        (
-            [*TRAIN, "--env-params", "reset_pool=0"],
-            ["env = 'CartPole-v1': reset_pool = 0: was removed; give resets=every"],
-        ),
         ([*TRAIN, "--env-params", "gravity=1", "gravity=2"], ["env_params = 'gravity=2': gravity is given twice"]),
         ([*TRAIN, "--env-params", "hide_velocity=3"], ["env = 'CartPole-v1': hide_velocity = 3: must be 0 or 1"]),
         ([*TRAIN, "--env-params", "frame_stack=0"], ["env = 'CartPole-v1': frame_stack = 0: must be a whole number"]),
@@ -277,7 +269,7 @@ def test_members_have_the_keys_of_their_seeds():
 
 
 def test_resets_are_a_parameter_of_the_environment(tmp_path):
-    """Given as an option or among the parameters; and read back from a file, also one of before, as the option."""
+    """Given as an option or among the parameters; and read back from a file as the option."""
     assert parsing.env_params(["gravity=9"], "few:2") == {"gravity": 9, "resets": "few:2"}
     assert parsing.env_params(["resets=few"], "few") == parsing.env_params(["resets=few"]) == {"resets": "few"}
     fields = {"algo": "ppo", "env": "CartPole-v1"}
@@ -285,12 +277,4 @@ def test_resets_are_a_parameter_of_the_environment(tmp_path):
         config_file.ConfigFile(tmp_path, "train", {**fields, "env_params": params}, {}, [])
     )
     assert read(resets="few", gravity=9).options == {"env": "CartPole-v1", "env_params": ["gravity=9"], "resets": "few"}
-    assert read(reset_pool=8).options["resets"] == "pool:8" and read(reset_pool=0).options["resets"] == "every"
     assert "resets" not in read().options
-
-
-def test_pools_of_earlier_versions():
-    config = dict(vars(ppo.Config()))
-    fields = {"algo": "ppo", "env": "CartPole-v1", "env_params": {"reset_pool": 8}, "seeds": [0], "config": config}
-    result = Description.of_json({**fields, "swept": {}}, "policy.json")
-    assert result.env_params == {"resets": "pool:8"} and Setup.of(result).make_env().resets == "pool:8"

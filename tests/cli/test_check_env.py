@@ -102,14 +102,6 @@ def stale():
     return resetting(False, True)
 
 
-def before():
-    return changed(lambda before, step: {"obs": step.next_obs})
-
-
-def reset_of_before():
-    return sound()._replace(reset=lambda key: ())
-
-
 def empty_levels():
     return sound(levels=lambda key, shape: (), initial=lambda level: jnp.zeros(2))
 
@@ -151,8 +143,6 @@ BAD = {
     "both_flags": "terminated, truncated: are both true at one step",
     "itself": "step's env_state: where an episode ends it is like what begin gives",
     "stale": "step's next_obs: where an episode ends it is like what begin gives",
-    "before": "a step begins nothing: leave out the reset and the obs of Step",
-    "reset_of_before": "give levels(key, shape) and begin(level) in place of reset(key)",
     "empty_levels": "levels: holds no array",
     "untraceable": "step: cannot be traced by jit: TracerBoolConversionError",
     "impure_begin": "begin: gives two results for one level",
@@ -183,7 +173,7 @@ def test_bad_environments(name, here, capsys):
     run("check-env", f"checked_own:{name}", "--steps", "8", "--envs", "2", expect=2)
     out, err = capsys.readouterr()
     assert out == "" and f"purerl: error: env = 'checked_own:{name}': " in err and BAD[name] in err
-    assert "before" in name or f"': {BAD[name]}" in err
+    assert f"': {BAD[name]}" in err
     assert BAD[name] in PAGE
     assert name != "untraceable" or "(checked_own.py:" in err
 

@@ -54,7 +54,7 @@ def more(directory, seeds, iterations):
             metrics.write(
                 lines({**about, "seed": s, "episode_return": r, "loss": None} for s, r in zip(seeds, each, strict=True))
             )
-            middle = {"0.5": float(np.median(each))}
+            middle = {"iqm": float(aggregates.iqm(np.array(each)[:, None]))}
             quantiles.write(lines([{**about, "first_member": 0, "alive": len(seeds), "episode_return": middle}]))
 
 
@@ -171,17 +171,16 @@ def test_a_sweep_is_told_by_its_best_configuration_and_its_ranking(tmp_path):
 
 
 def test_a_search_tells_its_report(tmp_path):
-    """Interquartile means; those of earlier versions, means."""
     directory = write_run(tmp_path / "search", "evolve")
     of = lambda value: {"value": value, "low": value - 1, "high": value + 1}
     estimates = {"fitness_iqm": of(5.0), "baseline_iqm": of(3.0), "iqm_difference": of(2.0)}
-    old = {"fitness": 4.0, "baseline_fitness": 3.0, "difference": of(1.0), "tuned": {"value_coef": 0.25}}
-    rows = [{"env": "CartPole-v1", "trained_on": False, "baseline": "L2", **estimates}, {"env": "x", **old}, 7]
+    about = {"env": "CartPole-v1", "trained_on": False, "baseline": "L2", "tuned": {"value_coef": 0.25}}
+    rows = [{**about, **estimates}, {"env": "x", "fitness_iqm": {"value": 4.0}}, 7]
     (directory / "report.json").write_text(json.dumps({"rows": rows}))
     (directory / "closed-report.json").write_text(json.dumps({"rows": [{"tuned": "x", "fitness_iqm": 3}]}))
-    new, earlier, closed = overview.answers(tmp_path).run("search")["reports"]
-    assert new["held_out"] and new["difference"] == of(2.0) and new["statistic"] == "interquartile mean"
-    assert (earlier["statistic"], earlier["tuned"], earlier["evolved"]["low"]) == ("mean", "value_coef 0.25", None)
+    whole, part, closed = overview.answers(tmp_path).run("search")["reports"]
+    assert whole["held_out"] and whole["difference"] == of(2.0) and whole["tuned"] == "value_coef 0.25"
+    assert part["evolved"] == {"value": 4.0, "low": None, "high": None}
     assert (closed["of"], closed["evolved"]["value"]) == ("closed", None)
 
 
@@ -366,8 +365,8 @@ def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
     directory = write_run(tmp_path / "one", iterations=100)
     monkeypatch.setattr(growing_logs, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
     page = overview.answers(tmp_path)
-    assert page.run("one")["metrics"] == ["alive", "episode_return.0.5"]
-    assert page.curve("one", "episode_return.0.5")["groups"][0]["mid"][-1] == 1001.5
+    assert page.run("one")["metrics"] == ["alive", "episode_return.iqm"]
+    assert page.curve("one", "episode_return.iqm")["groups"][0]["mid"][-1] == 1001.5
     with pytest.raises(ConfigError, match="too large to draw"):
         page.curve("one", "loss")
 

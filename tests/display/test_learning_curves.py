@@ -49,17 +49,14 @@ def test_learning_figure():
 
 
 def test_population_figure():
-    """Nested areas around the interquartile mean, or the median without one; one line for one agent."""
-    x, levels, none = np.arange(3.0), (0.05, 0.25, 0.5, 0.75, 0.95), np.full(3, NAN)
+    """Nested areas around the interquartile mean; one line for one agent."""
+    x, levels = np.arange(3.0), (0.05, 0.25, 0.5, 0.75, 0.95)
     quantiles = {q: q + x for q in levels}
     [panel] = curves.population_figure(x, 0.6 + x, quantiles, ("frames", "return")).axes
     np.testing.assert_allclose(panel.lines[0].get_ydata(), 0.6 + x)
     assert panel.lines[0].get_label() == "interquartile mean of agents"
     spans = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in panel.collections]
     np.testing.assert_allclose(spans, [2.9, 2.5])
-    [old] = curves.population_figure(x, none, quantiles, ("frames", "return")).axes
-    np.testing.assert_allclose(old.lines[0].get_ydata(), 0.5 + x)
-    assert old.lines[0].get_label() == "median of agents"
     [alone] = curves.population_figure(x, x, dict.fromkeys(levels, x), ("frames", "return")).axes
     assert not alone.collections and alone.get_legend() is None
 

@@ -108,7 +108,10 @@ def first(value):
             "is not a finite number, variable or known",
         ),
         (lambda v: v.update(settings={"role": "ally"}), "a vtrace-weight has no such settings"),
-        (lambda v: v.update(socket="cheap-talk", settings={"gain": 2}), "cheap-talk has no 'gain'; it has role,"),
+        (
+            lambda v: v.update(socket="cheap-talk", settings={"gain": 2}),
+            "settings of cheap-talk: gain: unknown; nearest: ",
+        ),
         (
             lambda v: v.update(socket="cheap-talk", settings={"messages": 10**9, "role": ["spy"]}),
             "role = .'spy',.: must be one of .*; messages = 1000000000: must lie in",

@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused(socket):
         sockets.settings("levels", GeneratorSettings(), envs.make("CartPole-v1"))
     with pytest.raises(ConfigError, match="its levels have other choices"):
         socket.env(socket.init(KEY), envs.make("CartPole-v1", randomise="length:0.25:1.0"))
-    with pytest.raises(ConfigError, match="levels has no 'noise'"):
+    with pytest.raises(ConfigError, match="settings of levels: noise: unknown; nearest: "):
         sockets.make("levels", noise=3)
     with pytest.raises(ConfigError, match="sizes"):
         sockets.make("levels", sizes=[1] * 5000)

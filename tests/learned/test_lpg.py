@@ -1,7 +1,6 @@
 """LPG: its equations against a walk in float64 numpy, and what of A2C it leaves as it is, in every bit."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -208,7 +207,7 @@ def test_age():
         ({"lpg_predictions": 1}, "lpg_predictions = 1: must lie in"),
         ({"lpg_size": 0}, "lpg_size = 0: must lie in"),
         ({"time_aware": 3}, "time_aware = 3: must be"),
-        ({"size": 3}, "lpg has no 'size'; it has time_aware, lpg_base"),
+        ({"size": 3}, "settings of lpg: size: unknown; nearest: lpg_size"),
     ],
 )
 def test_bad_settings(settings, line):
@@ -224,20 +223,6 @@ def test_levels_by_values_that_are_not_there():
         socket.parts(None, config)
     assert "level_score" in line and not sockets.make("lpg").problems(config)
     assert not socket.problems(dataclasses.replace(config, level_score="positive-value"))
-
-
-def test_the_socket_rule_is_told_what_to_do(tmp_path):
-    """Both where it is asked for and in a file of it."""
-    line = "is no more; search for a rule anew with `purerl evolve lpg`"
-    with pytest.raises(ConfigError, match=f"^socket = 'rule': {line}"):
-        sockets.make("rule")
-    socket = sockets.make("td-loss")
-    old = artefacts.to_json(artefacts.of_socket("td-loss", socket.init(jax.random.key(0)), {})._replace(card={}))
-    function = {"socket": "rule", "expression": None, "meta_params": old["meta_params"]}
-    digest = artefacts._digest({**function, "card": {}})
-    (tmp_path / artefacts.NAME).write_text(json.dumps({**old, **function, "sha256": digest}))
-    with pytest.raises(ConfigError, match=f"the socket rule {line}"):
-        artefacts.load(tmp_path)
 
 
 @pytest.mark.rest

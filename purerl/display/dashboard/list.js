@@ -58,7 +58,7 @@ function scored(run) {
   if (run.kind === "evolve") return "fitness";
   if (run.kind === "sweep") return "best return, IQM";
   if (run.members === 1) return "return";
-  return run.return === null && run.latest_of === "median" ? "return, median" : "return, IQM";
+  return "return, IQM";
 }
 
 // ---------------------------------------------------------------- the list

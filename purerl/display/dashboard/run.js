@@ -84,7 +84,7 @@ function outcome(run) {
     return [short(best.value), `return of the best of ${run.configurations} configurations; ${told}`];
   }
   if (run.configurations > 1) return ["–", "return of the best configuration, once all are evaluated"];
-  if (run.return === null && !alive.length) return [short(run.latest), `latest return${run.members > 1 ? `, ${run.latest_of} of agents` : ""}`];
+  if (run.return === null && !alive.length) return [short(run.latest), `latest return${run.members > 1 ? `, ${STATISTIC} of agents` : ""}`];
   if (run.members === 1) return [short(result(run)), "return"];
   if (run.members < FEW) return [alive.map((each) => short(each.return)).join(", "), "return of each agent"];
   return [short(result(run)), `return, ${STATISTIC} of agents${interval && interval.low !== null ? `, 95 % in${between(interval)}` : ""}`];
@@ -118,9 +118,8 @@ function findings(run) {
     const several = new Set(run.reports.map((each) => each.of)).size > 1;
     const row = (each) => [...(several ? [each.of] : []), `${each.env}${each.held_out ? " (held out)" : ""}`, `${each.baseline}${each.tuned ? `, ${each.tuned}` : ""}`,
       verdict(each.difference), told(each.difference), told(each.evolved), told(each.compared)];
-    const statistics = [...new Set(run.reports.map((each) => each.statistic))].join(" or ");
     parts.push(card("Held-out report", table([...(several ? ["function"] : []), "environment", "baseline", "evolved is", "difference", "evolved", "baseline's own"], run.reports.map(row)),
-      make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${statistics}, with 95 % bootstrap intervals; differences are paired.`)));
+      make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${STATISTIC}s, with 95 % bootstrap intervals; differences are paired.`)));
   } else if (run.kind === "evolve") {
     parts.push(make("p", { className: "hint" }, `No report on held-out seeds yet: purerl evolve report ${run.path || "RUN"}`));
   }

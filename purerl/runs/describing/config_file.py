@@ -6,14 +6,14 @@ its default. Files are untrusted input: nothing in them is executed or imported.
 """
 
 import hashlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from purerl.errors import ConfigError
-from purerl.names import Trust, check_trusted, nearest
+from purerl.names import Trust, check_trusted, existing
 from purerl.store import json_files, plain_yaml, regular_files
 
 FORMAT = 1
@@ -69,19 +69,9 @@ class ConfigFile(NamedTuple):
             raise ConfigError(f"{self.path}: {name} = {str(value)[:40]!r}: must be {kind.__name__}")
         return value
 
-    def check(self, names: Iterable[Any], known: Iterable[str], where: str = "") -> None:
-        """Raises `ConfigError` with a line for each of ``names`` that is not in ``known``.
-
-        ``where`` stands before the name in each line.
-        """
-        known = list(known)
-        lines = [
-            f"{self.path}: {where}{str(name)[:40]}: unknown; nearest: {nearest(str(name)[:40], known)}"
-            for name in names
-            if name not in known
-        ]
-        if lines:
-            raise ConfigError("\n".join(lines))
+    def existing(self, values: Mapping[str, Any], known: Iterable[str], where: str = "") -> dict[str, Any]:
+        """Returns those of ``values``, which stand in the part ``where`` of the file, that exist (`names.existing`)."""
+        return existing(values, known, f"{self.path}: {where}")
 
 
 class Start(NamedTuple):
@@ -144,7 +134,8 @@ def read(path: Path) -> ConfigFile:
 def digest(fields: dict[str, Any]) -> str:
     """Computes the SHA-256 of the fields from which a run's results follow, as hexadecimal digits.
 
-    It leaves out the length of the run, and the paths of its datasets and of the run that it began with.
+    It leaves out the length of the run, the paths of its datasets and of the run that it began with, and an empty
+    ``stop``, ``split`` and ``initial``.
     """
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     if of_play := kept.pop("datasets", {}):
@@ -153,8 +144,8 @@ def digest(fields: dict[str, Any]) -> str:
         kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
     for name in ("stop", "split", "initial"):
         if not kept.get(name):
-            kept.pop(name, None)  # runs of earlier versions lack it
-    kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
+            kept.pop(name, None)
+    kept["config"] = {name: value for name, value in fields.get("config", {}).items() if name not in LENGTHS}
     return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 
 

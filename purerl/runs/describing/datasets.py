@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from purerl import envs, spaces, trees
+from purerl import spaces, trees
 from purerl.errors import ConfigError
 from purerl.replay.fixed import dataset_problems, stored, struct
 from purerl.store import carded
@@ -35,13 +35,9 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
         return struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
 
     def expected(card: dict[str, Any]) -> dict[str, Any]:
-        required = played or {}
-        for name, value in required.items():
-            recorded = card.get(name)
-            if name == "env_params" and isinstance(recorded, dict):
-                recorded = envs.renamed(recorded, required["env"])
-            if recorded != value:
-                difference = f"{name} = {reprlib.repr(recorded)}, the run has {reprlib.repr(value)}"
+        for name, value in (played or {}).items():
+            if card.get(name) != value:
+                difference = f"{name} = {reprlib.repr(card.get(name))}, the run has {reprlib.repr(value)}"
                 raise ConfigError(f"{path}: was played with {difference}")
         return trees.named_leaves(like(card))
 

@@ -70,8 +70,9 @@ class Description(NamedTuple):
         """
         if problems := file_checks.problems(fields, trust, Path(source).parent, env):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
-        description = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
-        return description._replace(env_params=envs.renamed(description.env_params, description.env))
+        fields = {**file_checks.EMPTY, **fields}
+        config = dict(vars(read_config(fields["algo"], fields["config"])))
+        return cls(**{name: fields[name] for name in cls._fields} | {"config": config})
 
     @property
     def size(self) -> int:
@@ -90,7 +91,7 @@ def start(file: ConfigFile) -> Start:
     Raises:
         ConfigError: If the file holds anything but a description.
     """
-    file.check(file.fields, (*Description._fields, "programs"))
+    file.existing(file.fields, (*Description._fields, "programs"))
     options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
     if "seeds" in file.fields:
         if (
@@ -110,7 +111,7 @@ def start(file: ConfigFile) -> Start:
         options["warm_start"] = begun["run"] if begun["agent"] is None else f"{begun['run']}:{begun['agent']}"
     if "env" in file.fields:
         options["env"] = file.take("env", str, "")
-    options |= env_options(file, options.get("env", ""))
+    options |= env_options(file)
     of_play = file.take("datasets", dict, {})
     if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
@@ -136,9 +137,9 @@ def _programs(file: ConfigFile) -> dict[str, list[Any]]:
     return columns
 
 
-def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:
-    """Returns a config file's parameters for the environments called ``names``, as the options of a command."""
-    params = envs.renamed(file.take("env_params", dict, {}), *names)
+def env_options(file: ConfigFile) -> dict[str, Any]:
+    """Returns a config file's parameters of environments, as the options of a command."""
+    params = file.take("env_params", dict, {})
     pairs = [f"{name}={plain_yaml.written(value)}" for name, value in params.items() if name != "resets"]
     return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
 

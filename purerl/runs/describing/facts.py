@@ -1,6 +1,5 @@
 """The device, versions and flags of this process."""
 
-import importlib.metadata
 import os
 import platform
 import re
@@ -10,6 +9,7 @@ import jax
 
 from purerl import processes
 from purerl.hosts.processes import cores
+from purerl.version import versions
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
 
@@ -46,7 +46,7 @@ def machine_facts() -> dict[str, Any]:
         },
         "versions": {
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
+            **versions(PACKAGES),
         },
         "flags": {name: without_paths(os.environ[name]) for name in VARIABLES if name in os.environ},
     }

@@ -1,6 +1,5 @@
 """Checks of the description of a run in a file, which is untrusted."""
 
-import dataclasses
 import reprlib
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ KINDS = {
     "split": dict,
 }
 """The type of each field of a `Description` in JSON."""
-LATER = ("target_kl", "convolutions", "max_uses")
-"""Settings that runs of earlier versions do not have, and that are off by default."""
+EMPTY: dict[str, Any] = {name: {} for name, kind in KINDS.items() if kind is dict}
+"""The fields that a file may lack, which are then empty."""
 MOST_OF_A_SIZE = 2**16
 """The largest whole number among the parameters of an environment, except for numbers of steps."""
 MOST_VALUES, MOST_TEXT = 1000, 10_000
@@ -48,7 +47,7 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     """
     if not isinstance(fields, dict):
         return ["not the description of a run"]
-    fields = {"learned": {}, "datasets": {}, "stop": {}, "warm_start": {}, "split": {}, **fields}
+    fields = {**EMPTY, **fields}
     wrong = [name for name, kind in KINDS.items() if not isinstance(fields.get(name), kind)]
     if wrong:
         return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
@@ -60,10 +59,8 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
         config = read_config(algo, fields["config"])
     except ConfigError as error:
         return str(error).splitlines()
-    own = dataclasses.fields(ALGORITHMS[algo].own_config)  # settings of wrappers are newer and off by default
-    missing = [field.name for field in own if field.name not in (*fields["config"], *LATER)]
-    lines = [f"config lacks {name}" for name in missing] + cfg.problems(config)
-    lines += parameter_problems(fields["env_params"], env) + _seed_problems(seeds) + _column_problems(swept)
+    lines = cfg.problems(config) + parameter_problems(fields["env_params"], env)
+    lines += _seed_problems(seeds) + _column_problems(swept)
     if not lines and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:
         lines.append(f"seeds and swept: more than {cfg.MEMBERS} agents")
     if lines:
@@ -71,7 +68,7 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     if stand_in:
         env, problem = stand_in, list[str]()
     else:
-        env, problem = _environment(env, {**envs.renamed(fields["env_params"], env), **env_part(swept, 0)})
+        env, problem = _environment(env, fields["env_params"] | env_part(swept, 0))
     extremes = {
         name: [min(column), max(column)] for name, column in swept.items()
     }  # ranges are intervals, so the extremes suffice

@@ -48,8 +48,8 @@ def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.
     that are alive.
 
     Returns:
-        The frames of an agent ``[points]``; the interquartile mean of the return over agents ``[points]``, nan in logs
-        of earlier versions; and the quantiles ``[points]`` of the return by their levels.
+        The frames of an agent ``[points]``; the interquartile mean of the return over agents ``[points]``; and the
+        quantiles ``[points]`` of the return by their levels.
     """
     frames, alive, returns = [], [], []
     names = [IQM, *(f"{q:g}" for q in LEVELS)]
@@ -162,7 +162,7 @@ def seconds(directory: Path, frames: np.ndarray) -> np.ndarray:
     """
     rows = [row for row in log.rows(directory / TIMES, under_way=True) if row.get("first_member") == 0]
     if not rows:
-        raise ConfigError(f"x = 'seconds': {directory} has no {TIMES}; earlier versions did not write it")
+        raise ConfigError(f"x = 'seconds': {directory} has no {TIMES}")
     at, when = np.array([[plotted(row.get(key)) for key in ("env_steps", "seconds")] for row in rows]).T
     order = np.argsort(at)
     return np.interp(frames, [0.0, *at[order]], [0.0, *when[order]])

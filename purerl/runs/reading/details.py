@@ -111,30 +111,21 @@ def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _report(directory: Path, name: str) -> list[dict[str, Any]]:
-    """Reads a row for each environment and baseline from a report on a search.
-
-    Reports of earlier versions hold means alone.
-    """
+    """Reads a row for each environment and baseline from a report on a search."""
     rows = []
     for row in untrusted.listed(untrusted.contents(directory, name), "rows")[:MOST_MEMBERS]:
         if not isinstance(row, dict):
             continue
         tuned = given if isinstance(given := row.get("tuned"), dict) else {}
-        named = "fitness_iqm" in row
-        estimates = {
-            "evolved": row.get("fitness_iqm") if named else {"value": row.get("fitness")},
-            "compared": row.get("baseline_iqm") if named else {"value": row.get("baseline_fitness")},
-            "difference": row.get("iqm_difference" if named else "difference"),
-        }
+        estimates = {"evolved": "fitness_iqm", "compared": "baseline_iqm", "difference": "iqm_difference"}
         rows.append(
             {
                 "env": untrusted.text(row.get("env")),
                 "held_out": row.get("trained_on") is False,
                 "baseline": untrusted.text(row.get("baseline")),
                 "tuned": ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items()),
-                "statistic": "interquartile mean" if named else "mean",
                 "of": name.removesuffix("report.json").rstrip("-") or "learned",
-                **{key: _estimate(value) for key, value in estimates.items()},
+                **{key: _estimate(row.get(entry)) for key, entry in estimates.items()},
             }
         )
     return rows

@@ -91,6 +91,7 @@ def load(
             why = f"{path}: env = {saved['env']!r}: its module cannot be found"
         stand_in = spaces_only.stand_in(saved["env"], saved["spaces"], why)
         description = Description.of_json(saved, str(path), trust=trust, env=stand_in)
+    saved = {**saved, **description._asdict()}
     size = len(description.seeds) * len(next(iter(description.swept.values()), [0]))
     members = saved.get("members")
     if type(members) is not int or not 1 <= members <= size:

@@ -24,8 +24,6 @@ MOST_RUNS = 500
 """The largest number of runs that are listed: the newest ones."""
 SPARK = 60
 """The largest number of points of a run's small curve in the list."""
-OF_AGENTS = {"episode_return.iqm": "interquartile mean", "episode_return.0.5": "median"}
-"""The curves over the agents of a run, and their statistics; runs of earlier versions have the second alone."""
 LOGS_KEPT = 1024
 """The largest number of logs that are remembered, to read only what was added."""
 MOST_BYTES = 2**27
@@ -253,16 +251,15 @@ def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, f
 
 
 def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
-    """Returns the small curve of a run, its latest value, and the name of the statistic.
+    """Returns the small curve of a run, over its agents, and its latest value.
 
     A sweep has none, because a curve over all its configurations together describes none of them.
     """
-    table = columns(directory, "generations.jsonl" if command == "evolve" else "quantiles.jsonl")
-    named = {"fitness": "fitness"} if command == "evolve" else OF_AGENTS
-    name = next((name for name in named if name in table), None)
-    if name is None or command == "sweep":
-        return {"spark": [], "latest": None, "latest_of": ""}
+    log, name = ("generations", "fitness") if command == "evolve" else ("quantiles", "episode_return.iqm")
+    table = columns(directory, f"{log}.jsonl")
+    if name not in table or command == "sweep":
+        return {"spark": [], "latest": None}
     kept = [float(value) for value in table[name] if value == value]
     step = max(1, -(-len(kept) // SPARK))
     means = [sum(part) / len(part) for i in range(0, len(kept), step) if (part := kept[i : i + step])]
-    return {"spark": means, "latest": kept[-1] if kept else None, "latest_of": named[name]}
+    return {"spark": means, "latest": kept[-1] if kept else None}
