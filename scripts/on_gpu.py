@@ -5,11 +5,10 @@
 
 Each call runs the stages that are not done yet, as far as ``--seconds`` allow, and leaves in DIR what each printed; the
 last one writes the GPU's section of docs/benchmarks.md (``--document`` names another file). Stages: the tests that
-matter on a GPU; PPO on CartPole with 1, 64, 2048 and 16384 agents, beside PureJaxRL; the same with kernels of our own
-and without; DQN, beside rejax; replay buffers, beside flashbax; brax's reacher; and the published search for a value
-loss, 512 candidates for 1024 generations, with its report and closed form. Only the peers that ``--peers`` names take
-part. ``--scale tiny`` tries all of it on any machine, with CartPole for reacher. A stage that fails is told, and tried
-again by the next call.
+matter on a GPU; PPO on CartPole with 1, 64, 2048 and 16384 agents, beside PureJaxRL; DQN, beside rejax; replay
+buffers, beside flashbax; brax's reacher; and the published search for a value loss, 512 candidates for 1024
+generations, with its report and closed form. Only the peers that ``--peers`` names take part. ``--scale tiny`` tries
+all of it on any machine, with CartPole for reacher. A stage that fails is told, and tried again by the next call.
 """
 
 import argparse
@@ -51,7 +50,6 @@ def stages(given: argparse.Namespace) -> list[Stage]:
     for agents in (1, 2) if tiny else (1, 64, 2048, 16384):
         size = ["--agents", str(agents), "--total-steps", "2048" if tiny else "500000"]
         results.append(Stage(f"ppo-{agents}", [[*benchmark, "ppo-cartpole", *size, *rounds, *purejaxrl]]))
-    results.append(Stage("kernels", kernel_commands(tiny, python, out)))
     size = ["--agents", "1", "--total-steps", "4096"] if tiny else ["--agents", "1", "64", "1024"]
     results.append(Stage("dqn", [[*benchmark, "dqn-cartpole", *size, *rounds, *beside("rejax", "rejax")]]))
     size = ["--sizes", "1600"] if tiny else ["--sizes", "1e5", "1e6"]
@@ -67,17 +65,6 @@ def stages(given: argparse.Namespace) -> list[Stage]:
     command = [python, "scripts/reproduce.py", "value-loss", *scale, *short]
     results.append(Stage("search", [command], finished=search / "closed.json"))
     return results
-
-
-def kernel_commands(tiny: bool, python: str, out: Path) -> list[list[str]]:
-    """Learning curves with kernels and without, then the speed of populations with either, by turns."""
-    steps = ["--seeds", "2", "--steps", "2048"] if tiny else []
-    where = ["--overwrite", "--out", str(out / "kernels")]
-    train = [python, "-m", "purerl.cli", "train", "ppo", "--env", "CartPole-v1", *where]
-    size = ["--num-seeds", "2", "--total-steps", "2048"] if tiny else ["--num-seeds", "2048", "--total-steps", "500000"]
-    turns = ["auto", "off"] * (1 if tiny else 3)
-    curves = ["env", *([] if tiny else ["JAX_PLATFORMS=cuda"]), python, "scripts/kernels.py", "ppo", *steps]
-    return [curves, *([*train, *size, "--kernels", turn] for turn in turns)]
 
 
 def run(stage: Stage, out: Path, seconds: float) -> bool:
