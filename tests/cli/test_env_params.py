@@ -75,7 +75,7 @@ def test_values_are_read_as_yaml_has_them(text):
 def test_a_run_gives_its_values_back():
     params = {f"x{i}": value for i, value in enumerate(CASES.values())} | {"quoted": "true", "list": "[1", "none": ""}
     file = ConfigFile("config.json", "train", {"env_params": json.loads(json.dumps(params))}, {}, [])
-    pairs = env_options(file, "seen:Seen")["env_params"]
+    pairs = env_options(file)["env_params"]
     assert parsing.env_params(pairs) == params and pairs[0] == "x0=hard"
 
 
