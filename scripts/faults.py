@@ -35,6 +35,8 @@ from purerl.hosts.bundle import Recipe
 TIMEOUT = 1.0
 NUM_ENVS, MORE = 8, 200
 LONG = "1e9"
+RESTARTED = "; is restarted ("
+"""What is in the line that a pool tells of a worker's fault."""
 
 
 class Case(NamedTuple):
@@ -192,7 +194,7 @@ def documented(case: Case, algo: str, code: int, err: str, out: str, folder: Pat
     """Whether a run ended as it should."""
     if case.to_parent:
         return code == (128 + case.to_parent if algo and case.to_parent != signal.SIGKILL else -case.to_parent)
-    lines = [line for line in err.splitlines() if "; is restarted (" in line]
+    lines = [line for line in err.splitlines() if RESTARTED in line]
     if algo:
         rows = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
         cut = sum(np.sum(row.get("episodes_cut", 0)) for row in rows)

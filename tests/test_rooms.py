@@ -74,7 +74,10 @@ MODULES = modules()
 
 
 def imported(path, everywhere=True, typing=True):
-    """Modules that a file imports, as names with dots: at its top, or ``everywhere``; also for ``typing`` alone."""
+    """Modules that a file imports, as names with dots.
+
+    ``everywhere``: not only at its top. ``typing``: also those that only a type checker imports.
+    """
     tree = ast.parse(path.read_text())
     blocks = [node for node in ast.walk(tree) if not typing and _type_checking(node)]
     left_out = [node for block in blocks for node in ast.walk(block)]
@@ -147,7 +150,7 @@ def test_the_ground_knows_no_room(name):
 
 
 def test_modules_import_one_another_in_no_circle():
-    """Nor do functions in them, which would import late what cannot be imported early."""
+    """Imports within functions count too."""
     dotted = {("purerl." + name.replace("/", ".")).removesuffix(".__init__"): path for name, path in MODULES.items()}
     edges = {}
     for name, path in dotted.items():

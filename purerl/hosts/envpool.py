@@ -41,25 +41,23 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     check_parameters(name, options, set(defaults) - set(_GIVEN))
     options = {each: _option(name, each, value, type(defaults[each])) for each, value in options.items()}
 
-    def make(num_envs: int, seeds: list[int]) -> tuple[Any, Any, Any]:
-        """Makes a pool, and returns it with the spaces of its observations and actions."""
-        threads = {"num_threads": min(num_envs, cores())} | options
+    def make(seeds: list[int], pictures: bool = False) -> Any:
+        """Makes a pool with an environment for each seed."""
+        given = {"num_threads": min(len(seeds), cores()), "render_mode": "rgb_array" if pictures else None} | options
         try:
             with quiet():
-                pool = envpool.make_gymnasium(
-                    task, num_envs=num_envs, env_seed=seeds, render_mode="rgb_array", **threads
-                )
-                return pool, pool.observation_space, pool.action_space
+                return envpool.make_gymnasium(task, num_envs=len(seeds), env_seed=seeds, **given)
         except RAISED as error:
             raise not_made(name, error) from error
 
-    probe, space, action_space = make(1, [0])
-    masked = MASK in probe.reset()[1]
+    probe = make([0])
+    masked, action_space = MASK in probe.reset()[1], probe.action_space
+    space = observed(probe.observation_space, action_space, masked)
     probe.close()
-    space = observed(space, action_space, masked)
 
-    def rows(num_envs: int) -> Rows:
-        return _rows(num_envs, make, space, action_space, masked, layout)
+    def rows(num_envs: int, pictures: bool = False) -> Rows:
+        made = _rows(num_envs, lambda seeds: make(seeds, pictures), space, action_space, masked, layout)
+        return made if pictures else made._replace(frame=None)
 
     fields = leaves.fields(name, space, action_space)
     fields |= {"observation_space": _laid_out(fields["observation_space"], layout), "notes": ()}
@@ -89,7 +87,7 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
 
     def seed(seeds: np.ndarray) -> None:
         close()
-        pools.append(make(num_envs, seeds.tolist())[0])
+        pools.append(make(seeds.tolist()))
 
     def close() -> None:
         while pools:

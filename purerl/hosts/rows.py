@@ -53,7 +53,7 @@ class Source(NamedTuple):
     name: str
     observation_space: Any
     action_space: Any
-    rows: Callable[..., Rows]
+    rows: Callable[[int, bool], Rows]
     num_agents: int = 1
     legal: str | None = None
     threaded: bool = False

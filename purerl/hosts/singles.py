@@ -181,7 +181,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
     def masks_come_late(infos: Sequence[Any], at: Any) -> None:
         """Notices masks that the first reset did not give, in the steps before an episode has ended."""
         for i, info in zip(at, infos, strict=True):
-            if isinstance(info, dict) and MASK in info:
+            if isinstance(info, Mapping) and MASK in info:
                 place = protocol.where(envs[i].unwrapped, "reset")
                 raise InvalidData(f"step gives an {MASK!r} in its info, {place} does not; must give one, too", int(i))
 

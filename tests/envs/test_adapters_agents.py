@@ -137,6 +137,27 @@ def test_an_end_by_time_alone():
     assert step.truncated.any() and not step.terminated.any()
 
 
+class Mortal(Pair):
+    """An agent is done once it is dead, also before the game ends."""
+
+    def step_env(self, key, state, actions):
+        obs, state, rewards, dones, info = super().step_env(key, state, actions)
+        own = {agent: dones[agent] | (state.health[i] == 0) for i, agent in enumerate(self.agents)}
+        return obs, state, rewards, dones | own, info
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_agent_that_is_done_ends_by_itself_unless_it_goes_on_earning(shared):
+    env = envs.from_jaxmarl("mortal", Mortal(), shared=shared)
+    assert env.ends_together == shared
+    _, _, (_, _, step, _) = play(env, legally(env), 60)
+    obs = jax.device_get(step.next_obs)
+    gone, time = obs["state"][:, 0, :2] == 0, obs["state"][:, 0, 2]
+    over = gone.any(-1) & (time % 4 == 3) | gone.all(-1)
+    assert over.any() and (gone.any(-1) & ~over).any()
+    np.testing.assert_array_equal(step.terminated, over[:, None] | (gone & (not shared)))
+
+
 class Alone(Pair):
     """Without masks and a state of the world; an observation of each agent is a matrix or a vector."""
 

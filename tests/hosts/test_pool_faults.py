@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import faults
 import faulty
 import jax
 import numpy as np
@@ -90,6 +91,7 @@ def test_a_fault_cuts_the_episodes_of_its_worker(opened, fault):
     (line,) = opened.lines
     assert line.startswith("worker 1 (environments 2 to 3 and 6 to 7) ")
     assert TOLD[fault].format(2 if fault in ("nan", "both", "inf") else 3) in line
+    assert faults.RESTARTED in line
 
     def check_cut(turn, obs):
         assert turn.cut == 2

@@ -29,7 +29,7 @@ costs, and less than all the time of an episode.
 SHARED = "SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX"
 """Beginnings of the names of environments that go on paying an agent after its own end.
 
-In SMAX the dead earn what their team earns (``compute_reward``), so that a sacrifice can be worth its while.
+In SMAX each unit earns its team's reward, dead or alive (``compute_reward`` of JaxMARL 0.2.0).
 """
 LATE = "MPE", "SMAX"
 """Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
