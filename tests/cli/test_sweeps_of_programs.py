@@ -41,13 +41,16 @@ def test_all_configurations_are_ranked_together(whole):
 def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch):
     train = programs.train
 
+    class Killed(BaseException):
+        pass
+
     def killed(description, options, command, out, started):
         if out.name == "1":
-            raise KeyboardInterrupt
+            raise Killed
         return train(description, options, command, out, started)
 
     monkeypatch.setattr(programs, "train", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Killed):
         main(["sweep", "ppo", *SMALL, *SWEPT, "--out", str(tmp_path / "run")])
     assert not (tmp_path / "run" / "sweep.json").exists()
     monkeypatch.setattr(programs, "train", train)
