@@ -13,12 +13,13 @@ from purerl.display import output
 MOST = 29
 """The most options in ``--help``, besides ``--help`` itself; ``--help all`` has the others."""
 NAMES = """
-env env_params preset config algo total_steps num_seeds seed out generations population num_envs num_steps learning_rate
-gamma hidden_sizes strategy dry_run measure num_samples seeds tuning_seeds limit_seconds limit_gigabytes json target log
-eval_every device stop_at torso memory lifetimes initial sigma num_epochs num_minibatches clip_epsilon gae_lambda
-entropy_coef batch_size capacity warmup_steps num_updates n_step prioritised epsilon_end exploration_fraction
-target_period tau unroll demos actor_learning_rate rule td_error num_atoms v_min v_max num_quantiles noise_deviation
-target_entropy normalize_reward normalize_obs share_parameters num_policies curriculum intrinsic opponents
+env env_params preset config algo demos total_steps num_seeds seed out generations population num_envs num_steps
+learning_rate gamma hidden_sizes strategy dry_run measure num_samples seeds tuning_seeds limit_seconds limit_gigabytes
+json target log eval_every device memory lifetimes initial sigma meta_learning_rate budget_seconds rule td_error
+num_atoms v_min v_max num_quantiles num_policies noise_deviation target_entropy actor_learning_rate share_parameters
+num_epochs num_minibatches clip_epsilon gae_lambda trace_lambda entropy_coef batch_size capacity warmup_steps
+num_updates n_step tau target_period epsilon_end exploration_fraction curriculum intrinsic opponents normalize_obs
+normalize_reward torso prioritised unroll stop_at
 """
 OFTEN = NAMES.split()
 """The options that most people change, the most important first. So are all that a user's own class declares."""
@@ -85,17 +86,19 @@ def show(kind: Any, prog: str, default: Any, positional: bool, whole: bool) -> N
 
 
 def _options(part: parsing.Part) -> list[Option]:
-    """Lists the options of a part in the order in which they are declared."""
-    hints, texts, options = typing.get_type_hints(part.kind, include_extras=True), _texts(part.kind), []
+    """Lists the options of a part, those of the class itself before those of the classes that it extends."""
+    hints, texts, bases = typing.get_type_hints(part.kind, include_extras=True), _texts(part.kind), part.kind.__mro__
+    options = []
     for field in dataclasses.fields(part.kind):
-        declared = next(x for x in reversed(part.kind.__mro__) if field.name in vars(x).get("__annotations__", {}))
+        declared = next(x for x in reversed(bases) if field.name in vars(x).get("__annotations__", {}))
         default = field.default if part.default is None else getattr(part.default, field.name)
         is_own = declared.__module__.partition(".")[0] != __name__.partition(".")[0]
         rank = OFTEN.index(field.name) if field.name in OFTEN else len(OFTEN)
         rank = -2 if field.default is dataclasses.MISSING else -1 if is_own else rank
         heading = vars(declared).get("heading", part.heading)
-        options.append(Option(field.name, hints[field.name], texts.get(field.name), default, heading, rank))
-    return options
+        option = Option(field.name, hints[field.name], texts.get(field.name), default, heading, rank)
+        options.append((bases.index(declared), option))
+    return [option for _, option in sorted(options, key=lambda each: each[0])]
 
 
 def _texts(kind: type) -> dict[str, str]:
