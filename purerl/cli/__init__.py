@@ -46,23 +46,24 @@ LEFT_SECONDS = 3.0
 USAGE = """usage: purerl COMMAND ...
 
 commands:
-  train ALGO --env ENV   train agents and evaluate them; writes a run directory
-  sweep ALGO --env ENV   train with ranges of hyperparameters and rank the results
-  plan ALGO --env ENV    estimate memory and time of a training without running it
+  train ALGO --env ENV     train agents and evaluate them; writes a run directory
+  sweep ALGO --env ENV     train with ranges of hyperparameters and rank the results
+  plan ALGO --env ENV      estimate memory and time of a training without running it
   evolve SOCKET --env ENV  evolve a loss, an update rule, an optimiser, messages or levels
-  resume RUN             continue an interrupted training, sweep or search, or make it longer
-  grow RUN               widen the layers of a trained network without changing its policy
-  eval RUN               evaluate the policies of a run directory
-  record RUN             record episodes of a policy as a dataset, such as demonstrations
-  compare RUN RUN ...    compare runs, with confidence intervals
-  plot RUN ...           draw learning curves, the map of a sweep, or the results of a search
-  render RUN             render episodes of an agent as a GIF, an MP4 or a web page
-  export RUN             export a policy as a file that runs without this package
-  dashboard [FOLDER]     show the runs in a folder in the browser of this machine
-  check-env ENV          check an environment of your own
-  list algos|envs        list algorithms or environments
+  resume RUN               continue an interrupted training, sweep or search, or make it longer
+  grow RUN                 widen the layers of a trained network without changing its policy
+  eval RUN                 evaluate the policies of a run directory
+  record RUN               record episodes of a policy as a dataset, such as demonstrations
+  compare RUN RUN ...      compare runs, with confidence intervals
+  plot RUN ...             draw learning curves, the map of a sweep, or the results of a search
+  render RUN               render episodes of an agent as a GIF, an MP4 or a web page
+  export RUN               export a policy as a file that runs without this package
+  dashboard [FOLDER]       show the runs in a folder in the browser of this machine
+  check-env ENV            check an environment of your own
+  list algos|envs          list algorithms or environments
 
-purerl COMMAND --help lists the options of a command. purerl --version prints the version."""
+purerl COMMAND --help lists the options of a command that most people change, purerl COMMAND --help all lists all. \
+purerl --version prints the version."""
 
 COMMANDS = {
     "train": ("train", "train"),
@@ -189,7 +190,7 @@ def _is_number(text: str) -> bool:
 def dispatch(args: list[str]) -> int:
     """Runs the command that the first argument names, and returns its exit code."""
     if not args or args[0] in ("-h", "--help"):
-        print(USAGE)
+        print(output.flowing(USAGE))
         return 0 if args else EXIT_BAD_INPUT
     if args[0] == "--version":
         print(f"purerl {__version__}")

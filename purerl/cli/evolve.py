@@ -16,16 +16,19 @@ USAGE = f"""usage: purerl evolve SOCKET --env ENV [OPTIONS]
 
 sockets: {", ".join(SOCKET_NAMES)}
 
-purerl evolve SOCKET --help lists the options.
-purerl evolve report RUN compares the learned function with its baselines, on held-out seeds;
-purerl evolve report MODULE:FUNCTION --socket SOCKET --env ENV compares a function of your own.
-purerl evolve distill RUN fits a closed form or a small network to the learned function."""
+commands:
+  evolve SOCKET                  search for a function
+  evolve report RUN              compare the learned function with its baselines, on held-out seeds
+  evolve report MODULE:FUNCTION  compare a function of your own in the same way; needs --socket and --env
+  evolve distill RUN             fit a closed form or a small network to the learned function
+
+purerl evolve SOCKET --help lists the options."""
 
 
 def evolve(args: list[str]) -> int:
     """Runs ``purerl evolve``, with a socket, ``report`` or ``distill``, and returns its exit code."""
     if not args or args[0] in ("-h", "--help"):
-        print(USAGE)
+        print(output.flowing(USAGE))
         return 0 if args else 2
     if args[0] in ("report", "distill"):
         return {"report": report, "distill": distill}[args[0]](args[1:])

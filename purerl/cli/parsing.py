@@ -9,12 +9,13 @@ import re
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
 
 import tyro
 
 from purerl.algos import ALGORITHMS
 from purerl.catalogue import COUNTS, TEXTS
+from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.names import choose, nearest
 
@@ -36,8 +37,8 @@ class Train(Generic[Options, Config]):
 def grouped(options: type, algorithm: Any) -> type:
     """Makes the class of a command's options and an algorithm's settings, as one flat list of flags.
 
-    Its fields are ``options``, the algorithm's own config, and the settings of each wrapper that can be put around it.
-    In the help each wrapper's settings stand under a heading of their own.
+    Its fields are ``options``, the algorithm's own config, and the settings of each wrapper that can be put around it,
+    each with the heading of its flags in the help.
 
     Args:
         options: The class of the command's options.
@@ -56,13 +57,37 @@ def grouped(options: type, algorithm: Any) -> type:
             f"algorithm = {algorithm.name!r}: its settings {twice} are also options of the command; rename them"
         )
     flat = tyro.conf.arg(name="")
-    fields: list[Any] = [("options", Annotated[options, flat]), ("config", Annotated[algorithm.own_config, flat])]
-    for each in wrapper.added(algorithm.own_config, algorithm.wrappers):
-        default = dataclasses.field(default_factory=each.Settings)
+    headed = lambda heading, **default: dataclasses.field(metadata={"heading": heading}, **default)
+    fields: list[Any] = [
+        ("options", Annotated[options, flat], headed("")),
+        ("config", Annotated[algorithm.own_config, flat], headed(algorithm.name)),
+    ]
+    for i, each in enumerate(wrapper.added(algorithm.own_config, algorithm.wrappers)):
         settings: Any = each.Settings
-        headed = tyro.conf.OmitArgPrefixes[Annotated[settings, tyro.conf.arg(name=each.name)]]
-        fields.append((each.name.replace(" ", "_"), headed, default))
+        fields.append((f"wrapper_{i}", Annotated[settings, flat], headed(each.name, default_factory=settings)))
     return dataclasses.make_dataclass("Grouped", fields, namespace={"__doc__": options.__doc__}, frozen=True)
+
+
+class Part(NamedTuple):
+    """A dataclass of options: ``heading`` is that of its options in the help, ``default`` an instance or None."""
+
+    heading: str
+    kind: Any
+    default: Any
+
+
+def parts(kind: Any, default: Any = None) -> list[Part]:
+    """Lists the parts of ``kind``, a class of `grouped`, or the single part that another class is.
+
+    Args:
+        kind: The class.
+        default: An instance of it, which holds those of the parts (None: there is none).
+    """
+    fields = dataclasses.fields(kind)
+    if not all("heading" in field.metadata for field in fields):
+        return [Part("", kind, default)]
+    kinds = typing.get_type_hints(kind)
+    return [Part(x.metadata["heading"], kinds[x.name], getattr(default, x.name, None)) for x in fields]
 
 
 def together(given: Any, algorithm: Any) -> Train[Any, Any]:
@@ -148,8 +173,8 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
         if ":" not in wrapper:
             raise ConfigError(f"wrapper = {wrapper!r}: must be MODULE:ATTRIBUTE")
     if not args or args[0] in ("-h", "--help"):
-        print(f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
-        print(f"\npurerl {command} ALGO --help lists the options.")
+        usage = f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: {', '.join(ALGORITHMS)}"
+        print(output.flowing(f"{usage}\n\npurerl {command} ALGO --help lists the options."))
         raise SystemExit(0 if args else 2)
     file, rest = from_file(args)
     named = rest and not rest[0].startswith("-")
@@ -282,7 +307,7 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
     for name in ALGORITHMS[algo].datasets:
         help_text = "Dataset of play to learn from: a file of `purerl record`."
         fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
-    namespace = {"__doc__": options.__doc__}
+    namespace = {"__doc__": options.__doc__, "__module__": __name__}
     return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), namespace=namespace, frozen=True)
 
 
@@ -299,6 +324,8 @@ def with_settings(options: type[Options], socket: str) -> type[Options]:
 def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positional: bool = False) -> Any:
     """Reads arguments into a dataclass, with one line for an error in place of tyro's box.
 
+    With ``--help`` it prints the help instead, and the command exits.
+
     Args:
         kind: The dataclass, or a class of `grouped`.
         prog: The command, for texts.
@@ -309,6 +336,11 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     Raises:
         ConfigError: An argument is wrong.
     """
+    if asked := [i for i, arg in enumerate(args) if arg in ("-h", "--help")]:
+        from purerl.cli import helping
+
+        helping.show(kind, prog, default, positional, whole=args[asked[0] + 1 :][:1] == ["all"])
+        raise SystemExit(0)
     check_flags(flags(kind, positional), prog, args)
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
@@ -316,7 +348,7 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     box = io.StringIO()
     try:
         with registry, contextlib.redirect_stderr(box):
-            return tyro.cli(kind, prog=prog, args=args, description=kind.__doc__, **settings)
+            return tyro.cli(kind, prog=prog, args=args, **settings)
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -330,7 +362,7 @@ def check_flags(known: Sequence[str], prog: str, args: Sequence[str]) -> None:
     """Raises `ConfigError` with a line for each flag in ``args`` that is not among ``known``, with the nearest ones."""
     given = [arg.partition("=")[0] for arg in args if arg.startswith("--") and arg != "--"]
     unknown = [flag for flag in given if flag.replace("_", "-") not in known and not flag.startswith("--tyro-")]
-    if unknown and not {"-h", "--help"} & set(args):
+    if unknown:
         lines = [
             f"{flag}: unknown option; nearest: {nearest_flags(flag, known)}; see {prog} --help" for flag in unknown
         ]
@@ -344,10 +376,10 @@ def flags(kind: Any, positional: bool = False) -> list[str]:
         kind: The dataclass, or a class of `grouped`.
         positional: Whether fields without a default are given without a flag, and so have none.
     """
-    names, parts = ["--help"], list(typing.get_type_hints(kind).values())
-    for part in parts if all(map(dataclasses.is_dataclass, parts)) else [kind]:
-        hints = typing.get_type_hints(part)
-        for field in dataclasses.fields(part):
+    names = ["--help"]
+    for part in parts(kind):
+        hints = typing.get_type_hints(part.kind)
+        for field in dataclasses.fields(part.kind):
             name, required = field.name.replace("_", "-"), field.default is dataclasses.MISSING
             names += [] if positional and required else [f"--{name}"]
             names += [f"--no-{name}"] if hints[field.name] is bool else []

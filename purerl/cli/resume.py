@@ -6,31 +6,31 @@ from typing import Any
 
 from purerl.cli import parsing, programs
 from purerl.cli.machine import is_small, prepared
+from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.names import choose, here
 
 USAGE = """usage: purerl resume RUN [OPTIONS]
 
-Continues a training, a sweep or a search from its newest checkpoint. On a CPU the results are identical to those of an
-uninterrupted run.
+Continues a training, a sweep or a search from its newest checkpoint. On a CPU the results are identical to those of \
+an uninterrupted run.
 
-  --total-steps N    train each agent for N environment steps in total (a training or a sweep)
-  --generations N    search for N generations in total (a search)
-  --strict           fail if the newest checkpoint is damaged, instead of resuming from an older one
-  --override         also allow changes of options that affect results, such as --learning-rate
-  --trust            import and run the user modules that the run names, and trust them until their source changes
+  --total-steps N  train each agent for N environment steps in total (a training or a sweep)
+  --generations N  search for N generations in total (a search)
+  --strict         fail if the newest checkpoint is damaged, instead of resuming from an older one
+  --override       also allow changes of options that affect results, such as --learning-rate
+  --trust          import and run the user modules that the run names, and trust them until their source changes
+  --processes ...  run over several processes; see purerl train ALGO --help all
 
-  --processes ADDRESS,N,ID|auto  run over several processes; see purerl train ALGO --help
-
-The other options of the command that started the run can be given too. Options that do not affect results, such as
---checkpoint-seconds, and the path of a moved dataset, such as --demos FILE, take the new value. Any other option must
-have the value that the run has."""
+The other options of the command that started the run can be given too; purerl resume RUN --help lists them. Options \
+that do not affect results, such as --checkpoint-seconds, and the path of a moved dataset, such as --demos FILE, take \
+the new value. Any other option must have the value that the run has."""
 
 
 def resume(args: list[str]) -> int:
     """Runs ``purerl resume RUN``."""
     if not args or args[0] in ("-h", "--help"):
-        print(USAGE)
+        print(output.flowing(USAGE))
         return 0 if args else 2
     if args[0].startswith("-"):
         raise ConfigError(f"{args[0]}: name the run directory first; see purerl resume --help")

@@ -6,7 +6,10 @@ compiled code prints, and what processes print that they start. So what a comman
 
 import contextlib
 import os
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any, TextIO
 
@@ -46,6 +49,17 @@ def end() -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
         os.dup2(2, 1)
+
+
+def flowing(text: str) -> str:
+    """Wraps each line of ``text`` at the terminal's width; two spaces or more begin the column where a row goes on."""
+    width = shutil.get_terminal_size().columns
+
+    def wrapped(line: str) -> str:
+        indent = " " * len(re.findall(r"^ *(?:\S.*?  +)?", line)[0])
+        return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+    return "\n".join(map(wrapped, text.splitlines()))
 
 
 def show(text: str) -> None:

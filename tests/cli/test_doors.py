@@ -83,6 +83,7 @@ def own(tmp_path, monkeypatch):
         (["--version"], 0, [f"purerl {__version__}"]),
         (["train", "--help"], 0, ["usage: purerl train ALGO", "ppo"]),
         (["evolve", "--help"], 0, ["usage: purerl evolve SOCKET", "policy-drift"]),
+        (["list", "--help"], 0, ["usage: purerl list", "--family"]),
         (["list", "algos"], 0, ["ppo", "qr-dqn"]),
         (["list", "envs"], 0, ["CartPole-v1", "probe/one-step", "Breakout-MinAtar", "brax/spring/ant"]),
         (["list", "envs", "--famly", "brax"], 2, ["--famly", "nearest: --family"]),
@@ -115,6 +116,7 @@ def test_every_native_name_is_made():
         ("--ne", "nearest: --no-exact, --num-envs, --num-epochs; "),
         ("--learning_rte", "nearest: --learning-rate, "),
         ("--n-envs", "nearest: --num-envs, "),
+        ("--level-capacty", "nearest: --level-capacity, "),
         ("--ent-coef", "nearest: --entropy-coef, "),
     ],
 )
@@ -134,7 +136,7 @@ def test_flags_with_underscores_and_positions():
 
 
 def test_help_texts_stand_alone(capsys):
-    run("train", "apex", "--help")
+    run("train", "apex", "--help", "all")
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "What to train on" in text and "Importance-sampling exponent (beta) at the end of training." in text
     assert "`purerl evolve td-loss`" in text

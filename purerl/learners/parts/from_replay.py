@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class ReplayConfig(settings.Loop):
     A Config that extends this one has ``sample_rows``, the number of consecutive rows that one sample spans.
     """
 
+    heading: ClassVar[str] = "replay"
     total_steps: cfg.Frames = 500_000
     """Environment steps of the whole training of one agent, warm-up included, rounded down to whole iterations."""
     num_updates: cfg.Count = 4

@@ -29,6 +29,7 @@ EVERY_DECISION = "the decisions of all agents"
 class Loop:
     """Settings of every training loop."""
 
+    heading: ClassVar[str] = "loop"
     total_steps: cfg.Frames = 500_000
     """Environment steps of the whole training of one agent, rounded down to whole iterations."""
     num_envs: cfg.Count = 4
@@ -65,6 +66,7 @@ class OnPolicy(Loop):
 class StepSize:
     """Settings of Adam's step size. A Config that extends them has ``total_updates``, its gradient steps in all."""
 
+    heading: ClassVar[str] = "optimiser"
     learning_rate: cfg.Positive = 2.5e-4
     """Adam's learning rate at the start."""
     learning_rate_decay: cfg.Fraction = 1.0
@@ -76,6 +78,7 @@ class StepSize:
 class Adam(StepSize):
     """Settings of `make_optimiser`."""
 
+    heading: ClassVar[str] = "optimiser"
     max_grad_norm: cfg.Positive = 0.5
     """Upper clip of the global norm of gradients."""
 
@@ -84,6 +87,7 @@ class Adam(StepSize):
 class Torso:
     """Settings of `make_torso`."""
 
+    heading: ClassVar[str] = "network"
     offers: ClassVar[tuple[str, ...]] = (TORSO,)
     torso: Literal["plain", "resnet", "nature"] = "plain"
     """Network before the heads. plain: dense layers, after a convolution for images. resnet: IMPALA's residual network,
@@ -114,6 +118,7 @@ WITH_ANNEALING = cfg.Needs(
 class Recall:
     """Settings of `make_memory`."""
 
+    heading: ClassVar[str] = "network"
     memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "none"
     """Recurrent layer between the torso and the head. Its state is reset at the end of an episode."""
     memory_size: Annotated[cfg.Count, WITH_MEMORY] = 64

@@ -1,7 +1,7 @@
 """The options of each command, with their help texts. `purerl.cli` reads them from a command line."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from purerl import config as cfg
 from purerl.learned import chosen
@@ -11,6 +11,7 @@ from purerl.learned import chosen
 class MachineOptions:
     """Options about the machine, for commands that compute."""
 
+    heading: ClassVar[str] = "device"
     device: Literal["any", "cpu", "gpu", "tpu"] = "any"
     """Kind of device to compute on; an error if this machine has none. any: the fastest that JAX finds."""
     deterministic: bool = False
@@ -92,6 +93,7 @@ class Described(Overwrite, Trained):
 class Devices:
     """Options of commands that use several devices."""
 
+    heading: ClassVar[str] = "device"
     num_devices: cfg.NonNegativeCount = 0
     """Number of devices to use, in JAX's order. 0: all."""
     processes: str = ""
@@ -105,6 +107,7 @@ class Devices:
 class Lanes:
     """Option of commands that run many short trainings."""
 
+    heading: ClassVar[str] = "device"
     lanes: cfg.NonNegativeCount = 0
     """Number of trainings that a device runs in parallel. 0: 8 on a CPU core, all on other devices."""
 
@@ -127,8 +130,51 @@ class Episodes:
     """Seed of the episodes."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hosted:
+    """Options of trainings in host environments."""
+
+    heading: ClassVar[str] = "host environment"
+    workers: str = "auto"
+    """Number of worker processes that step a host environment, such as one of Gymnasium. none: step in this process.
+    auto: one for each core if stepping is slow, otherwise none."""
+    double_buffering: Literal["auto", "on", "off"] = "auto"
+    """Step one half of the copies of a host environment while actions are computed for the other half. auto: on with
+    workers and an even num_envs."""
+    ahead: cfg.NonNegativeCount = 0
+    """Number of iterations that a host environment may be ahead of learning, so that acting and learning overlap.
+    Actions then use parameters that are this many iterations old. 0: no overlap."""
+    worker_timeout: cfg.Positive = 60.0
+    """Seconds that a worker may take to step its environments before it is restarted."""
+    worker_restarts: cfg.NonNegativeCount = 10
+    """Number of worker restarts, over all workers, before the run fails."""
+    eval_envs: cfg.NonNegativeCount = 0
+    """Largest number of copies of a host environment that an agent is evaluated in; they share its eval_episodes. 0: as
+    many as it is trained in."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Placed(Devices):
+    """Options of commands that place agents on devices."""
+
+    heading: ClassVar[str] = "device"
+    agents_at_once: cfg.NonNegativeCount = 0
+    """Number of agents in memory at the same time; the others are trained afterwards. 0: as many as fit."""
+    lanes: cfg.NonNegativeCount = 0
+    """Number of agents that a device trains in parallel. 0: one on a CPU core, all on other devices."""
+    shards: Annotated[int, cfg.Range(1, 2**16, open_high=False)] = 1
+    """Number of equal shards of each agent, for training it on several devices. Each shard has its part of the
+    environments, the replay and every batch; gradients are averaged over shards. It changes the results."""
+    devices_per_agent: cfg.Count = 1
+    """Number of devices for each agent; must divide shards. A device computes its shards one after another, so a run
+    can be resumed with another number of devices."""
+    exact: bool = False
+    """Sum over the shards of an agent in a fixed order and compute each shard separately, so that results do not depend
+    on the number of devices (on GPUs, add deterministic). Somewhat slower."""
+
+
 @dataclasses.dataclass(frozen=True)
-class TrainOptions(Devices, Described, MachineOptions):
+class TrainOptions(Placed, Hosted, Described, MachineOptions):
     """What to train on, how many agents, and where to write the results."""
 
     env: str
@@ -149,9 +195,6 @@ class TrainOptions(Devices, Described, MachineOptions):
     eval_every: cfg.NonNegativeCount = 0
     """Environment steps of an agent between evaluations during training, rounded up to whole iterations. Results go to
     RUN/evaluations.jsonl and do not affect training, except through stop_at. 0: none."""
-    eval_envs: cfg.NonNegativeCount = 0
-    """Largest number of copies of a host environment that an agent is evaluated in; they share its eval_episodes. 0: as
-    many as it is trained in."""
     stop_at: float | str | None = None
     """Mean return at which an agent stops learning; the run ends when all agents have stopped. The mean is over
     stop_episodes training episodes or, with eval_every, over each evaluation. info/NAME:NUMBER: the mean of a number
@@ -162,34 +205,8 @@ class TrainOptions(Devices, Described, MachineOptions):
     log: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ()
     """Additional loggers, besides RUN/metrics.jsonl. csv writes RUN/log.csv; tensorboard and wandb need their packages.
     wandb stays offline unless the environment variable WANDB_MODE is online."""
-    workers: str = "auto"
-    """Number of worker processes that step a host environment, such as one of Gymnasium. none: step in this process.
-    auto: one for each core if stepping is slow, otherwise none."""
-    double_buffering: Literal["auto", "on", "off"] = "auto"
-    """Step one half of the copies of a host environment while actions are computed for the other half. auto: on with
-    workers and an even num_envs."""
-    ahead: cfg.NonNegativeCount = 0
-    """Number of iterations that a host environment may be ahead of learning, so that acting and learning overlap.
-    Actions then use parameters that are this many iterations old. 0: no overlap."""
-    worker_timeout: cfg.Positive = 60.0
-    """Seconds that a worker may take to step its environments before it is restarted."""
-    worker_restarts: cfg.NonNegativeCount = 10
-    """Number of worker restarts, over all workers, before the run fails."""
     diagnostics: bool = False
     """Also log dormant_units and feature_rank of the policy's network. Costs one forward pass per update."""
-    agents_at_once: cfg.NonNegativeCount = 0
-    """Number of agents in memory at the same time; the others are trained afterwards. 0: as many as fit."""
-    lanes: cfg.NonNegativeCount = 0
-    """Number of agents that a device trains in parallel. 0: one on a CPU core, all on other devices."""
-    shards: Annotated[int, cfg.Range(1, 2**16, open_high=False)] = 1
-    """Number of equal shards of each agent, for training it on several devices. Each shard has its part of the
-    environments, the replay and every batch; gradients are averaged over shards. It changes the results."""
-    devices_per_agent: cfg.Count = 1
-    """Number of devices for each agent; must divide shards. A device computes its shards one after another, so a run
-    can be resumed with another number of devices."""
-    exact: bool = False
-    """Sum over the shards of an agent in a fixed order and compute each shard separately, so that results do not depend
-    on the number of devices (on GPUs, add deterministic). Somewhat slower."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""The help of a command, as tyro prints it: the options that most people change, or all, each under a heading."""
+
+import dataclasses
+import typing
+from typing import Annotated, Any, NamedTuple
+
+import docstring_parser
+import tyro
+
+from purerl.cli import parsing
+from purerl.display import output
+
+MOST = 29
+"""The most options in ``--help``, besides ``--help`` itself; ``--help all`` has the others."""
+NAMES = """
+env env_params preset config algo demos total_steps num_seeds seed out generations population num_envs num_steps
+learning_rate gamma hidden_sizes strategy dry_run measure num_samples seeds tuning_seeds limit_seconds limit_gigabytes
+json target log eval_every device memory lifetimes initial sigma meta_learning_rate budget_seconds rule td_error
+num_atoms v_min v_max num_quantiles num_policies noise_deviation target_entropy actor_learning_rate share_parameters
+num_epochs num_minibatches clip_epsilon gae_lambda trace_lambda entropy_coef batch_size capacity warmup_steps
+num_updates n_step tau target_period epsilon_end exploration_fraction curriculum intrinsic opponents normalize_obs
+normalize_reward torso prioritised unroll stop_at
+"""
+OFTEN = NAMES.split()
+"""The options that most people change, the most important first. So are all that a user's own class declares."""
+BEFORE_WRAPPERS, AFTER_WRAPPERS = ("network", "loop", "replay", "optimiser"), ("host environment", "device")
+"""The headings that classes of options give themselves, in the order of the help."""
+
+
+class Option(NamedTuple):
+    """An option in the help.
+
+    - ``help``: Its text; None where tyro finds it beside the type.
+    - ``default``: `dataclasses.MISSING` if there is none.
+    - ``rank``: The lower, the more people change the option; ``len(OFTEN)`` if few do.
+    """
+
+    name: str
+    type: Any
+    help: str | None
+    default: Any
+    heading: str
+    rank: int
+
+
+def show(kind: Any, prog: str, default: Any, positional: bool, whole: bool) -> None:
+    """Prints the help of a command at the width of the terminal.
+
+    Args:
+        kind: The dataclass of its options, or a class of `parsing.grouped`.
+        prog: The command.
+        default: An instance with the values that are shown as defaults (None: the defaults of the fields).
+        positional: Whether fields without a default are given without a flag.
+        whole: Whether to show all options, instead of at most `MOST`.
+    """
+    parts = parsing.parts(kind, default)
+    options = sorted((each for part in parts for each in _options(part)), key=lambda each: each.rank)
+    whole = whole or len(options) <= MOST
+    shown = options if whole else [each for each in options if each.rank < len(OFTEN)][:MOST]
+    own, wrappers = [part.heading for part in parts[:2]], {part.heading: part.kind.__doc__ for part in parts[2:]}
+    if not whole:
+        shown = [each._replace(heading="wrapper") if each.heading in wrappers else each for each in shown]
+        wrappers = {"wrapper": ""}
+    sections = []
+    for i, heading in enumerate(dict.fromkeys([*own, *BEFORE_WRAPPERS, *wrappers, *AFTER_WRAPPERS])):
+        if fields := [_field(each) for each in shown if each.heading == heading]:
+            namespace = {"__doc__": wrappers.get(heading, "")}
+            section: Any = dataclasses.make_dataclass("Section", fields, kw_only=True, namespace=namespace)
+            headed = tyro.conf.OmitArgPrefixes[Annotated[section, tyro.conf.arg(name=heading)]]
+            sections.append((f"section_{i}", headed))
+    registry = tyro.constructors.ConstructorRegistry()
+    registry.primitive_rule(parsing.whole_numbers)
+    try:
+        tyro.cli(
+            dataclasses.make_dataclass("Help", sections),
+            prog=prog,
+            args=["--help"],
+            # Of lines that are not indented tyro makes one.
+            description=output.flowing(" " + " ".join(kind.__doc__.split())),
+            config=(tyro.conf.PositionalRequiredArgs,) if positional else (),
+            registry=registry,
+        )
+    except SystemExit:
+        if not whole:
+            print(f"--help all shows {len(options) - len(shown)} more")
+
+
+def _options(part: parsing.Part) -> list[Option]:
+    """Lists the options of a part, those of the class itself before those of the classes that it extends."""
+    hints, texts, bases = typing.get_type_hints(part.kind, include_extras=True), _texts(part.kind), part.kind.__mro__
+    options = []
+    for field in dataclasses.fields(part.kind):
+        declared = next(x for x in reversed(bases) if field.name in vars(x).get("__annotations__", {}))
+        default = field.default if part.default is None else getattr(part.default, field.name)
+        is_own = declared.__module__.partition(".")[0] != __name__.partition(".")[0]
+        rank = OFTEN.index(field.name) if field.name in OFTEN else len(OFTEN)
+        rank = -2 if field.default is dataclasses.MISSING else -1 if is_own else rank
+        heading = vars(declared).get("heading", part.heading)
+        option = Option(field.name, hints[field.name], texts.get(field.name), default, heading, rank)
+        options.append((bases.index(declared), option))
+    return [option for _, option in sorted(options, key=lambda each: each[0])]
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """Reads the docstrings of fields by their names, each as one line."""
+    bases = reversed(kind.__mro__[:-1])
+    params = [each for base in bases for each in docstring_parser.parse_from_object(base).params]
+    return {each.arg_name: " ".join((each.description or "").split()) for each in params}
+
+
+def _field(option: Option) -> tuple[str, Any, Any]:
+    """Makes the field of an option for tyro, which then prints no default that the text tells already."""
+    told = "(default:" in (option.help or "")
+    hint = lambda default: "" if told else f"(default: {default or 'empty'})"
+    noted: Any = Annotated[option.type, tyro.conf.arg(help=option.help, help_behavior_hint=hint)]
+    return option.name, noted, dataclasses.field(default=option.default)
