@@ -145,7 +145,9 @@ def main() -> int:
     parser.add_argument("--peers", nargs="*", default=[], help="purejaxrl, rejax, flashbax: those that take part")
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the peers")
     parser.add_argument("--purejaxrl", help="a checkout of PureJaxRL")
-    parser.add_argument("--document", type=Path, default=ROOT / "docs" / "evidence" / "gpu.md", help="where the section goes")
+    parser.add_argument(
+        "--document", type=Path, default=ROOT / "docs" / "evidence" / "gpu.md", help="where the section goes"
+    )
     given = parser.parse_args()
     given.out = given.out.resolve()
     given.out.mkdir(parents=True, exist_ok=True)

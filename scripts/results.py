@@ -367,6 +367,6 @@ The rows of this page took {hours:.1f} hours, compiling included."""
 TAIL = """
 To add an algorithm, add a row to `ROWS` in `scripts/rows.py`, and train it.
 
-[Evidence](evidence/index.md) has the experiments of each family, brax and meta-evolution, [benchmarks](benchmarks.md) the
-speed compared with PureJaxRL, Rejax and flashbax, with the machine and the spread.
+[Evidence](evidence/index.md) has the experiments of each family, brax and meta-evolution, [benchmarks](benchmarks.md)
+the speed compared with PureJaxRL, Rejax and flashbax, with the machine and the spread.
 """
