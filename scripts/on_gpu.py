@@ -4,7 +4,7 @@
         [--peers purejaxrl rejax flashbax --peer-python PYTHON --purejaxrl CHECKOUT]
 
 Each call runs the stages that are not done yet, as far as ``--seconds`` allow, and leaves in DIR what each printed; the
-last one writes the GPU's section of docs/benchmarks.md (``--document`` names another file). Stages: the tests that
+last one writes the GPU's section of docs/evidence/gpu.md (``--document`` names another file). Stages: the tests that
 matter on a GPU; PPO on CartPole with 1, 64, 2048 and 16384 agents, beside PureJaxRL; DQN, beside rejax; replay
 buffers, beside flashbax; brax's reacher; and the published search for a value loss, 512 candidates for 1024
 generations, with its report and closed form. Only the peers that ``--peers`` names take part. ``--scale tiny`` tries
@@ -132,7 +132,9 @@ def main() -> int:
     parser.add_argument("--peers", nargs="*", default=[], help="purejaxrl, rejax, flashbax: those that take part")
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the peers")
     parser.add_argument("--purejaxrl", help="a checkout of PureJaxRL")
-    parser.add_argument("--document", type=Path, default=ROOT / "docs" / "benchmarks.md", help="where the section goes")
+    parser.add_argument(
+        "--document", type=Path, default=ROOT / "docs" / "evidence" / "gpu.md", help="where the section goes"
+    )
     given = parser.parse_args()
     given.out = given.out.resolve()
     given.out.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ PGX = "pgx, examples/minatar-ppo, read off; its rules differ a little"
 NOTEBOOK = "examples/brax_minatar.ipynb, read off"
 TRAINING = "notebooks/training.ipynb, read off"
 DISCOGEN = "OnPolicyRL/utils/baseline_scores.yaml; two layers of 64, the best of ten step sizes, 8 seeds"
-RUN_MARL = "its own script, run for docs/benchmarks.md"
+RUN_MARL = "its own script, run for docs/evidence/many-agents.md"
 RUN = "its own configuration, run for this table: 8 seeds, jax 0.10.2, gymnax 0.0.9"
 
 PUBLISHED: dict[str, tuple[Published, ...]] = {

@@ -358,7 +358,7 @@ COMPARED = """
 
 {below} of the {rows} rows that have a published figure of the same algorithm at the same frames, within a tenth, stay
 below one: the upper end of their interval is less. Rows whose environment is changed by parameters are not compared.
-[Step sizes](benchmarks.md#ppos-step-size-on-minatar) has the experiments on MinAtar.
+[Step sizes](evidence/minatar.md#ppos-step-size-on-minatar) has the experiments on MinAtar.
 
 {table}
 
@@ -367,6 +367,6 @@ The rows of this page took {hours:.1f} hours, compiling included."""
 TAIL = """
 To add an algorithm, add a row to `ROWS` in `scripts/rows.py`, and train it.
 
-[Benchmarks](benchmarks.md) has the acceptance experiments of each family, brax, meta-evolution, and speed compared with
-PureJaxRL, Rejax and flashbax, with the machine and the spread.
+[Evidence](evidence/index.md) has the experiments of each family, brax and meta-evolution, [benchmarks](benchmarks.md)
+the speed compared with PureJaxRL, Rejax and flashbax, with the machine and the spread.
 """
