@@ -76,6 +76,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Runs all and returns the exit code."""
     given, began = parser().parse_args(), time.monotonic()
+    if unknown := set(given.names) - set(COMMANDS):
+        parser().error(f"no scripts with a parser: {', '.join(sorted(unknown))}")
     sys.path.append(str(ROOT / "tests"))
     from compiling import flags
 

@@ -24,7 +24,7 @@ from purerl.algos.iqn import make_network as make_iqn_network
 from purerl.algos.qr_dqn import make_network as make_qr_dqn_network
 from purerl.formulas import td_errors
 from purerl.spaces import Box, Discrete
-from purerl.types import Array, Env, Key, PyTree, Step, Transition
+from purerl.types import Array, Env, Key, PyTree, Situation, Step, Transition
 
 
 def watched(algo: Any, config: Any, env: Env, seeds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -276,7 +276,9 @@ def returns(seeds: int) -> None:
     claim("IQN, one gamble: distance at most 0.15", far.max() <= 0.15)
     for level, best in ((1.0, 1), (0.25, 0)):
         learner = iqn.make_learner(dataclasses.replace(config, risk_level=level), bandit)
-        play = jax.vmap(lambda p, play=learner.exploit: play(p, jnp.ones((1, 1)), (), jax.random.key(0))[0][0])
+        play = jax.vmap(
+            lambda p, play=learner.exploit: play(p, Situation(jnp.ones((1, 1)), ()), jax.random.key(0))[0][0]
+        )
         chosen = np.asarray(play(params))
         claim(f"IQN, one gamble: at risk level {level} the action is {best}: {chosen}", np.all(chosen == best))
 

@@ -97,7 +97,7 @@ def bare(ready: Ready, seed: int) -> Any:
         run = ready.run_of(seed, Path(folder))
         (run.directory / "checkpoints").mkdir()
         setup, members = run.setup, run.setup.members
-        state = program.begin(ready.program, members)
+        state = ready.program.begin(members)
         placed = layouts.place(members, ready.program.chunk.layout)
         paced = session.advance(
             functools.partial(ready.program.chunk.program, placed.given),
