@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import play
+from fleets import play
 
 from purerl import envs
 from purerl.catalogue import GYMNAX

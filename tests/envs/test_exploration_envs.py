@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import alone, play
+from fleets import alone, play
 
 from purerl import envs
 from purerl.errors import ConfigError

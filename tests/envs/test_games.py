@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import alone, play
+from fleets import alone, play
 
 from purerl import envs, trees
 from purerl.catalogue import NATIVE

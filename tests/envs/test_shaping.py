@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import play
+from fleets import play
 
 from purerl import envs
 from purerl.errors import ConfigError

@@ -7,12 +7,12 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import fleets
 import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import stepping
 
 from purerl import envs
 from purerl.catalogue import EXTRAS, NATIVE, PROBES, TEXTS
@@ -54,7 +54,7 @@ SHORT = [
 
 def play(env, num_steps=60):
     """Random play of one environment: the first observation, actions, what is seen after and Steps ``[T, ...]``."""
-    first, _, *rest = stepping.play(env, 1, num_steps)
+    first, _, *rest = fleets.play(env, 1, num_steps)
     return first[0], *jax.tree.map(lambda x: x[:, 0], tuple(rest))
 
 
@@ -340,8 +340,8 @@ def recorded(env, num_steps=80, seed=0):
     ``[T, ...]``."""
     key_reset, key_noise, key_action = jax.random.split(jax.random.key(seed), 3)
     env_state, obs = env.reset(key_reset)
-    drawn, actions = stepping.drawn(env, key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
-    alone = stepping.alone(env)
+    drawn, actions = fleets.drawn(env, key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
+    alone = fleets.alone(env)
 
     def move(env_state, given):
         env_state, seen, step = alone(given[0], env_state, given[1])
@@ -516,7 +516,7 @@ class Counted(NamedTuple):
 )
 def test_what_a_new_episode_keeps_goes_through_wrappers(wrapper):
     """A count of episodes under every wrapper that holds a state or begins by itself."""
-    states, *_, made = jax.tree.map(lambda x: x[:, 0], stepping.play(wrapper(counted()), 1, 30)[1:])
+    states, *_, made = jax.tree.map(lambda x: x[:, 0], fleets.play(wrapper(counted()), 1, 30)[1:])
     count = next(x for path, x in jax.tree.leaves_with_path(states) if "episodes" in jax.tree_util.keystr(path))
     np.testing.assert_array_equal(count, np.concatenate([[0], np.cumsum(made.last)[:-1]]))
     assert count[-1] > 2

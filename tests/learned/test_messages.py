@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import AS_SHIPPED
-from stepping import alone, drawn
+from fleets import alone, drawn
 
 from purerl import compiler_options, envs, ppo
 from purerl.envs.wrappers.parts import with_view

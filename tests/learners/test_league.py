@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 
-import counted
+import counting_learner
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,13 +29,13 @@ CONFIG = ppo.Config(
     match_period=2,
 )
 KEY = jax.random.key(0)
-trajectory = functools.partial(counted.trajectory, T)
+trajectory = functools.partial(counting_learner.trajectory, T)
 TOTAL = len(PLAYERS) + KEPT
 
 
 def in_league(config, num_agents, learner=None):
     """A league of learners that count, each from its first row on."""
-    count = counted.counting(T, config.num_envs // len(PLAYERS), lambda obs: 1000 * obs[0])
+    count = counting_learner.counting(T, config.num_envs // len(PLAYERS), lambda obs: 1000 * obs[0])
     return leagued(config, num_agents, learner or count)
 
 
@@ -43,7 +43,8 @@ def in_league(config, num_agents, learner=None):
 def pair():
     """Two agents: the league, its state after `init`, and its update, jitted."""
     learner = in_league(CONFIG, 2)
-    return learner, learner.init(KEY, jnp.arange(2 * ENVS, dtype=jnp.int32)), jax.jit(counted.learn_from(learner))
+    state = learner.init(KEY, jnp.arange(2 * ENVS, dtype=jnp.int32))
+    return learner, state, jax.jit(counting_learner.learn_from(learner))
 
 
 def roles(num_agents):

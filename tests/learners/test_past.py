@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 
-import counted
+import counting_learner
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,13 +25,13 @@ SETTINGS = {
 }
 CONFIG = ppo.Config(**SETTINGS)
 KEY = jax.random.key(0)
-trajectory = functools.partial(counted.trajectory, T)
+trajectory = functools.partial(counting_learner.trajectory, T)
 
 
 def against(config, num_agents, learner=None):
     """A learner that counts its updates, and meets its past selves."""
     num_rows = seats(config, num_agents).learned.size
-    count = counted.counting(T, num_rows, lambda obs: jnp.zeros((), jnp.int32))
+    count = counting_learner.counting(T, num_rows, lambda obs: jnp.zeros((), jnp.int32))
     return against_past(config, num_agents, learner or count)
 
 
@@ -39,7 +39,7 @@ def against(config, num_agents, learner=None):
 def pair():
     """Two agents: the learner, its state after `init`, and its update, jitted."""
     learner = against(CONFIG, 2)
-    return learner, learner.init(KEY, jnp.zeros(12, jnp.int32)), jax.jit(counted.learn_from(learner))
+    return learner, learner.init(KEY, jnp.zeros(12, jnp.int32)), jax.jit(counting_learner.learn_from(learner))
 
 
 def roles(num_agents):
@@ -157,7 +157,7 @@ def met_after(config, **change):
     """Who is met in 40 iterations, after a state with these changes."""
     learner = against(config, 2)
     state = learner.init(KEY, jnp.zeros(12, jnp.int32))._replace(**change)
-    update = jax.jit(jax.vmap(counted.learn_from(learner), in_axes=(None, None, 0)))
+    update = jax.jit(jax.vmap(counting_learner.learn_from(learner), in_axes=(None, None, 0)))
     return np.asarray(update(state, trajectory(12), jax.random.split(KEY, 40))[0].met).reshape(-1)
 
 
@@ -225,7 +225,7 @@ def test_what_past_selves_did_is_not_learned_from(real):
     one, other = experience(), experience()
     theirs = np.isin(np.arange(12), seats(CONFIG, 2).theirs)
     mixed = jax.tree.map(lambda x, y: jnp.where(theirs.reshape(1, -1, *[1] * (x.ndim - 2)), y, x), one, other)
-    update = jax.jit(counted.learn_from(learner))
+    update = jax.jit(counting_learner.learn_from(learner))
     result, again, moved = (update(state, x, KEY) for x in (one, mixed, other))
     jax.tree.map(np.testing.assert_array_equal, result, again)
     differs = jax.tree.map(lambda x, y: np.any(x != y), result[0].learner, moved[0].learner)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from played import blank
+from demos import blank
 
 from purerl.algos import ALGORITHMS
 from purerl.envs.episodic import no_noise
