@@ -65,7 +65,7 @@ def test_what_atari_stands_for():
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [({"atari": 2}, "atari = 2: must be 0 or 1"), ({"life_loss": 1}, "life_loss = 1: needs atari=1")],
+    [({"atari": 2}, "atari = 2:"), ({"life_loss": 1}, "life_loss = 1:")],
 )
 def test_what_cannot_be_is_refused(params, words):
     with pytest.raises(ConfigError, match=words):
