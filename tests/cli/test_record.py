@@ -19,7 +19,7 @@ def place(tmp_path_factory):
     """A file of random play, a file of somebody's policy, and a run that was trained with the first."""
     directory = tmp_path_factory.mktemp("play")
     run("record", "random", *SMALL[:5], "--episodes", "30", "--out", directory / "demos.safetensors")
-    run("record", "played:always_one", *SMALL[:2], "--episodes", "3", "--out", directory / "other.safetensors")
+    run("record", "demos:always_one", *SMALL[:2], "--episodes", "3", "--out", directory / "other.safetensors")
     run(*TRAIN, "--demos", directory / "demos.safetensors", "--num-seeds", "2", "--out", directory / "run")
     return directory
 
@@ -58,9 +58,9 @@ def test_an_agent_of_a_run_is_recorded(place, capsys):
     assert "in an existing directory" in line(capsys, "record", "random", "--out", place / "no" / "x")
     assert "env: is missing" in line(capsys, "record", "random", "--out", place / "none")
     assert "must give a purerl.loops.evaluation.Player" in line(
-        capsys, "record", "played:nobody", *SMALL[:2], "--out", place / "none"
+        capsys, "record", "demos:nobody", *SMALL[:2], "--out", place / "none"
     )
-    error = line(capsys, "record", "played:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
+    error = line(capsys, "record", "demos:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
     assert "action: has numbers that" in error and not (place / "none").exists()
 
 
