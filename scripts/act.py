@@ -1,15 +1,14 @@
 """Adversarial cheap talk (Lu et al. 2022, arXiv 2211.11030): what evolved messages do to agents that no search has met.
 
-    python scripts/reproduce.py act --scale paper|ci [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
+    python scripts/reproduce.py act --scale full|ci|tiny [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
 
 For each place and role it searches, compares what was found with silence and with random messages on held-out agents,
-paired, and prints what it claims and whether it holds. ``paper`` has the constants of the authors' code (populations
+paired, and prints what it claims and whether it holds. ``full`` has the constants of the authors' code (populations
 of 128 to 1024, 2049 generations), with hidden layers of tanh in place of ReLU. ``ci`` has agents that learn in fewer
 frames, and messages that are linear functions of the observation. A search that was stopped goes on when the
 same command is given again.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,20 +74,19 @@ def arguments(scale: str, name: str) -> list[str]:
 
 
 NAMES = [f"{place}-{role}" for place in POPULATION for role in ROLES]
+USUAL, TINY = NAMES[: len(ROLES)], NAMES[:1]
+"""What runs if nobody names any, and at scale tiny."""
 
 
-def main(scale: str, out: Path | None, more: Sequence[str]) -> None:
+def main(scale: str, out: Path, only: Sequence[str], more: Sequence[str]) -> None:
     """Runs the experiments that ``--only`` names among ``more`` (default: those on CartPole); the rest of ``more`` are
     options of the searches. Exits with 1 if a claim fails."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=[n for n in NAMES if n.startswith("cartpole")])
-    given, rest = parser.parse_known_args(more)
-    for name in given.only:
-        directory = (out or Path(f"runs/act-{scale}")) / name
+    for name in only:
+        directory = out / name
         begin = ["evolve", *arguments(scale, name), "--out", str(directory)]
         if (directory / "config.json").exists():
             begin = ["resume", str(directory)]
-        for words in ([*begin, *rest], ["evolve", "report", str(directory), "--seeds", SEEDS[scale]]):
+        for words in ([*begin, *more], ["evolve", "report", str(directory), "--seeds", SEEDS[scale]]):
             command(words)
         tell(name, json.loads((directory / "report.json").read_text()), scale)
         draw(directory)

@@ -26,7 +26,9 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
+import scales
 from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, replay, sac, teams, turns
 
 WORKLOADS = {
@@ -48,9 +50,31 @@ WORKLOADS = {
 }
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    workloads = parser.add_subparsers(dest="workload", metavar="WORKLOAD", required=True)
+SMALL = "--num-steps 16 --hidden-sizes 8"
+TINY: dict[str, dict[str, Any]] = {
+    "ppo-cartpole": {"total_steps": 2048},
+    "dqn-cartpole": {"total_steps": 4096},
+    "environments": {"words": ["CartPole-v1", "Catch-bsuite"], "total_steps": 6400},
+    "algorithms": {"words": ["a2c", "reinforce"], "total_steps": 2048},
+    "logging": {"agents": [2], "frames": 8192},
+    "replay": {"sizes": [1600]},
+    "value-loss-evolution": {"candidates": [2], "total_steps": 1024},
+    "dqn-minatar": {"total_steps": 1504},
+    "ippo-spread": {"needs": "jaxmarl", "total_steps": 4096},
+    "vdn-spread": {"needs": "jaxmarl", "total_steps": 20_800},
+    "qmix-spread": {"needs": "jaxmarl", "total_steps": 20_800},
+    "sac-pendulum": {"total_steps": 1500},
+    "host-cartpole": {"needs": "gymnasium", "total_steps": 20_480, "options": f"{hosts.OURS['host-cartpole']} {SMALL}"},
+    "host-pong": {"needs": "envpool", "total_steps": 4096},
+    "options": {"words": [f"{name} --env CartPole-v1 --num-envs 4 {SMALL}" for name in ("a2c", "reinforce")]}
+    | {"total_steps": 4096},
+}
+"""Of `scales.add`, by workload."""
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    workloads = result.add_subparsers(dest="workload", metavar="WORKLOAD", required=True)
     for name, module in WORKLOADS.items():
         sub = workloads.add_parser(name, description=module.__doc__, help=module.__doc__.splitlines()[0])
         module.add_arguments(sub)
@@ -61,10 +85,15 @@ def arguments() -> argparse.Namespace:
             "--peer-python", default=sys.executable, help="interpreter that has the peer and what it needs"
         )
         sub.add_argument("--json", type=Path, help="write all figures here")
-    args = parser.parse_args()
+        scales.add(sub, rounds=1, processes=1, warmups=0, **TINY.get(name, {}))
+    return result
+
+
+def arguments() -> argparse.Namespace:
+    args = parser().parse_args()
     problem = WORKLOADS[args.workload].problem(args)
     if problem:
-        parser.error(problem)
+        parser().error(problem)
     return args
 
 

@@ -15,6 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import scales
+
 TARGET, AGENTS, ENVS, EPISODES = "h100", 64, ("CartPole-v1", "Pendulum-v1"), 20
 TABLE = Path(__file__).parent.parent / "tests" / "hardware" / "budgets.json"
 
@@ -58,22 +60,27 @@ def played(names: tuple[str, ...], env: Any) -> dict[str, Any]:
     return {name: record(jax.random.key(0), env, random_player(env), EPISODES) for name in names}
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("algos", nargs="*", help="algorithms (default: all)")
+    result.add_argument("--write", action="store_true", help="write the table")
+    result.add_argument("--env", default="", help=f"environment (default: {' or '.join(ENVS)})")
+    result.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
+    result.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
+    scales.add(result, "jax_cuda12_plugin", algos=["reinforce"])
+    return result
+
+
 def main() -> None:
     """Prints the table, and writes it if asked."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from purerl.algos import ALGORITHMS
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("algos", nargs="*", help="algorithms (default: all)")
-    parser.add_argument("--write", action="store_true", help="write the table")
-    parser.add_argument("--env", default="", help=f"environment (default: {' or '.join(ENVS)})")
-    parser.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
-    parser.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
-    given = parser.parse_args()
+    given = parser().parse_args()
     other = (given.env, given.preset, given.traced_for)
     default = ("", "", "gpu")
     if given.write and other != default:
-        parser.error("--write: the table is of the defaults alone")
+        parser().error("--write: the table is of the defaults alone")
     table = json.loads(TABLE.read_text()) if TABLE.exists() and other == default else {}
     for algo in given.algos or ALGORITHMS:
         before, now = table.get(algo, {}), usage(algo, *other)

@@ -2,6 +2,7 @@
 line."""
 
 import argparse
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,17 +10,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scales
 
 from purerl import cli, train_population, use_cpu_cores
 from purerl.types import Array, PyTree
 
 failed: list[str] = []
+scale = "full"
+"""Set by who reads the command line. At tiny nothing fails, and trainings are cut to `ITERATIONS`."""
+ITERATIONS = 24
 
 
 def claim(text: str, holds: Any) -> None:
     """Prints ``text`` and whether it holds."""
-    print(f"{'holds' if holds else 'FAILS'}: {text}", flush=True)
-    if not holds:
+    print(f"{'holds' if holds else 'not asked of a tiny run' if scale == 'tiny' else 'FAILS'}: {text}", flush=True)
+    if not holds and scale != "tiny":
         failed.append(text)
 
 
@@ -39,15 +44,26 @@ def show(title: str, rows: Array) -> None:
         print(f"{title}, seed {seed}: " + " ".join(f"{x:.2f}" for x in row), flush=True)
 
 
+def sized(config: Any) -> Any:
+    """``config``, of `ITERATIONS` at scale tiny."""
+    if scale != "tiny":
+        return config
+    least = config.num_envs * (getattr(config, "warmup_rows", 0) + ITERATIONS * config.num_steps)
+    return dataclasses.replace(config, total_steps=min(config.total_steps, least))
+
+
 def population(make_train: Callable, config: Any, seeds: int) -> PyTree:
-    """What ``make_train(config)(key)`` returns, as numpy ``[S]``."""
-    result = train_population(make_train, config, jax.vmap(jax.random.key)(jnp.arange(seeds)))
+    """What ``make_train(sized(config))(key)`` returns, as numpy ``[S]``."""
+    result = train_population(make_train, sized(config), jax.vmap(jax.random.key)(jnp.arange(seeds)))
     return jax.tree.map(np.asarray, result)
 
 
-def main(description: str, experiments: dict[str, tuple[Callable[..., None], int]]) -> None:
-    """Runs the experiment that the command line names, ``{name: (function, seeds)}``; the exit status is 1 if a claim
-    fails. Arguments with defaults become options."""
+Experiments = dict[str, tuple[Callable[..., None], int]]
+"""By name a function of a number of seeds, and of options, those with defaults; and how many seeds there are."""
+
+
+def command_line(description: str, experiments: Experiments, needs: dict[str, str] | None = None) -> Any:
+    """Makes the parser of a command that names an experiment; ``needs``: what each needs (`scales.Scale`)."""
     parser = argparse.ArgumentParser(description=description)
     commands = parser.add_subparsers(dest="experiment", required=True)
     for name, (experiment, seeds) in experiments.items():
@@ -55,7 +71,15 @@ def main(description: str, experiments: dict[str, tuple[Callable[..., None], int
         command.add_argument("--seeds", type=int, default=seeds)
         for option in list(inspect.signature(experiment).parameters.values())[1:]:
             command.add_argument(f"--{option.name}", type=type(option.default), default=option.default)
-    arguments = vars(parser.parse_args())
+        scales.add(command, (needs or {}).get(name, ""), seeds=2)
+    return parser
+
+
+def main(parser: argparse.ArgumentParser, experiments: Experiments) -> None:
+    """Runs the experiment that the command line names; the exit status is 1 if a claim fails."""
+    global scale
+    given = vars(parser.parse_args())
+    scale = given.pop("scale")
     use_cpu_cores()
-    experiments[arguments.pop("experiment")][0](**arguments)
+    experiments[given.pop("experiment")][0](**given)
     raise SystemExit(bool(failed))

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 import numpy as np
+import scales
 
 SIZES = (2**2, 2**10, 2**14, 2**18, 2**20)
 """Numbers of float32 that are summed."""
@@ -82,12 +83,17 @@ def measured(processes: int, devices: int) -> list[float]:
     return list(json.loads(output[0].splitlines()[-1]))
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--repeats", type=int, default=5)
+    result.add_argument("--child", nargs=4, type=int)
+    scales.add(result, repeats=1)
+    return result
+
+
 def main() -> None:
     """Prints a line for each way."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--child", nargs=4, type=int)
-    args = parser.parse_args()
+    args = parser().parse_args()
     if args.child:
         print(json.dumps(times(*args.child)))
         return

@@ -9,15 +9,17 @@ maze. `census`: kernels and bytes of an iteration on a GPU that need not be here
 vmap. Prints figures and whether each claim holds; the exit status is 1 if one fails.
 """
 
+import argparse
 import itertools
 import sys
 from pathlib import Path
 from typing import Any
 
+import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, main, population, show
+from claims import claim, population, show, sized
 
 from purerl import backend, envs, evaluate, loops, ppo, trees
 from purerl.formulas import aggregates
@@ -98,7 +100,7 @@ def grid(seeds: int, frames: int = 300_000) -> None:
         return population(lambda config: train, config, seeds)
 
     for name, settings in CURRICULA.items():
-        config = ppo.Config(**CART, curriculum=name, total_steps=frames, **settings)
+        config = sized(ppo.Config(**CART, curriculum=name, total_steps=frames, **settings))
         result = returns(config)
         means, worst = result.mean(axis=1), aggregates.worst(result, 0.1)
         spread = lambda x: f"{x.mean():.1f} +- {x.std(ddof=1) / np.sqrt(len(x)):.1f}"
@@ -128,7 +130,7 @@ def small(seeds: int, frames: int = 4_000_000) -> None:
     env = envs.make("Maze-v0", size=7, walls=12, max_steps=60)
     unseen = env.levels(jax.random.key(54321), (256,))
     for name in ("dr", "paired"):
-        config = ppo.Config(**SMALL, curriculum=name, total_steps=frames)
+        config = sized(ppo.Config(**SMALL, curriculum=name, total_steps=frames))
         trainer = ppo.make_trainer(config, env)
 
         def train(key: Any, config: Any = config, trainer: Any = trainer) -> Any:
@@ -148,9 +150,9 @@ def small(seeds: int, frames: int = 4_000_000) -> None:
             show("paired, regret", regret)
 
 
-def census(members: int) -> None:
+def census(seeds: int) -> None:
     """Kernels and bytes that move in an iteration on an H100, with 1024 environments and 1024 levels in the buffer: of
-    one agent, and of several ``members`` under vmap."""
+    one agent, and of as many under vmap as there are ``seeds``."""
     from purerl.hardware import absent
     from purerl.population import planning
 
@@ -160,7 +162,7 @@ def census(members: int) -> None:
     for name in CURRICULA:
         settings = {} if name in ("dr", "sfl", "paired") else {"level_capacity": 1024}
         config = ppo.Config(**sizes, curriculum=name, **settings)
-        for agents in (1, members):
+        for agents in (1, seeds):
             with backend.tracing_for("gpu"):
                 trainer = ppo.make_trainer(config, env)
                 init, step = (
@@ -175,9 +177,18 @@ def census(members: int) -> None:
             print(f"{name}, {agents} agent(s): {counted.kernels:,.0f} kernels, {moved}", flush=True)
 
 
+EXPERIMENTS = {
+    "bandits": (regrets, 10),
+    "learnable": (learnable, 32),
+    "grid": (grid, 8),
+    "paired": (small, 3),
+    "census": (census, 4),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS, {"census": "jax_cuda12_plugin"})
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["census"]:
-        census(4)
-    else:
-        experiments = {"bandits": (regrets, 10), "learnable": (learnable, 32), "grid": (grid, 8), "paired": (small, 3)}
-        main(__doc__ or "", experiments)
+    claims.main(parser(), EXPERIMENTS)

@@ -5,13 +5,15 @@
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
 
+import argparse
 import math
 from typing import Any
 
+import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, main, population, show
+from claims import claim, population, show
 from players import expert, hesitant
 
 from purerl import envs, evaluate, r2d2, r2d3, record, replay
@@ -137,5 +139,9 @@ EXPERIMENTS = {
 """What runs, and on how many seeds."""
 
 
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS)
+
+
 if __name__ == "__main__":
-    main(__doc__.splitlines()[0], EXPERIMENTS)
+    claims.main(parser(), EXPERIMENTS)

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scales
 from workloads import disco_catch, disco_reference
 
 from purerl.learned import artefacts, open_optimiser
@@ -83,11 +84,16 @@ def check_open(folder: Path) -> bool:
 CHECKS = {"disco": disco_reference.check, "catch": disco_catch.check, "open": check_open}
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("what", choices=CHECKS)
+    result.add_argument("folder", type=Path)
+    scales.add(result, "files that others published", words=["FOLDER"])
+    return result
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=CHECKS)
-    parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
+    given = parser().parse_args()
     raise SystemExit(0 if CHECKS[given.what](given.folder) else 1)
 
 

@@ -5,12 +5,14 @@
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
 
+import argparse
 from typing import Any
 
+import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, main, population, show
+from claims import claim, population, show
 
 from purerl import agent57, dqn, envs, evaluate, ngu, ppo
 from purerl.envs.fleet import fleet
@@ -233,5 +235,12 @@ def pair(seeds: int) -> None:
     claim("Catch-bsuite: at least 0.6 of the choices of the last quarter are of the lowest two", late >= 0.6)
 
 
+EXPERIMENTS = {"grid": (grid, 3), "sea": (sea, 8), "pair": (pair, 4), "bonus": (bonus, 8)}
+
+
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS)
+
+
 if __name__ == "__main__":
-    main(__doc__ or "", {"grid": (grid, 3), "sea": (sea, 8), "pair": (pair, 4), "bonus": (bonus, 8)})
+    claims.main(parser(), EXPERIMENTS)

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import faulty
 import numpy as np
 import psutil
+import scales
 
 from purerl.hosts import pool
 from purerl.hosts.bundle import Recipe
@@ -203,16 +204,21 @@ def documented(case: Case, algo: str, code: int, err: str, out: str, folder: Pat
     return code == 0 and len(lines) == 1 and case.says in lines[0] and cut == NUM_ENVS // 2 and "Traceback" not in err
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--times", type=int, default=20, help="number of runs of each fault")
+    result.add_argument("--only", nargs="*", choices=CASES, default=list(CASES), help="faults")
+    result.add_argument("--train", default="", metavar="ALGO", help="train this algorithm instead of a plain loop")
+    result.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    result.add_argument("--loop", type=json.loads, help=argparse.SUPPRESS)
+    result.add_argument("--timeout", type=float, help=argparse.SUPPRESS)
+    scales.add(result, times=1)
+    return result
+
+
 def main() -> int:
     """Runs everything and returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=20, help="number of runs of each fault")
-    parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES), help="faults")
-    parser.add_argument("--train", default="", metavar="ALGO", help="train this algorithm instead of a plain loop")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
-    parser.add_argument("--loop", type=json.loads, help=argparse.SUPPRESS)
-    parser.add_argument("--timeout", type=float, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser().parse_args()
     if given.loop is not None:
         loop(given.loop, given.timeout)
         return 0

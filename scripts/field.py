@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import field_cases
 import psutil
+import scales
 from field_cases import Case, words
 from field_checks import Ran, Seen
 
@@ -183,23 +184,21 @@ def chosen(only: str, fast: bool) -> list[Case]:
     return sorted((case for case in found if not (fast and case.slow)), key=lambda case: not case.slow)
 
 
-def parsed(args: list[str] | None = None) -> argparse.Namespace:
-    """The options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="PATTERN", help="cases whose kind and name this finds")
-    parser.add_argument("--fast", action="store_true", help="leave out the slow ones")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="whose purerl to run")
-    parser.add_argument("--at-once", type=int, default=2, help="number of cases at once")
-    parser.add_argument("--list", action="store_true", help="list the cases and run nothing")
-    given = parser.parse_args(args)
-    given.checkout = given.checkout.resolve()
-    return given
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--only", default="", metavar="PATTERN", help="cases whose kind and name this finds")
+    result.add_argument("--fast", action="store_true", help="leave out the slow ones")
+    result.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    result.add_argument("--checkout", type=Path, default=ROOT, help="whose purerl to run")
+    result.add_argument("--at-once", type=int, default=2, help="number of cases at once")
+    result.add_argument("--list", action="store_true", help="list the cases and run nothing")
+    scales.add(result, only="counted$")
+    return result
 
 
 def main() -> int:
     """Runs everything and returns the exit code."""
-    given = parsed()
+    given = parser().parse_args()
     cases = chosen(given.only, given.fast)
     if given.list:
         for case in cases:
@@ -211,7 +210,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
         cache = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", scratch))
         for done in concurrent.futures.as_completed(
-            [pool.submit(outcome, case, given.checkout, cache) for case in cases]
+            [pool.submit(outcome, case, given.checkout.resolve(), cache) for case in cases]
         ):
             results.append(done.result())
             print(row(done.result()), flush=True)

@@ -23,6 +23,7 @@ from unittest import mock
 
 import jax
 import numpy as np
+import scales
 from mutations import CANARY, HOSTILE, Loader, fuzz
 
 from purerl import cli, envs, trees
@@ -327,12 +328,17 @@ LOADERS = [
 """Everything that is read back. Add what else is."""
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--mutations", type=int, default=10_000)
+    result.add_argument("--seed", type=int, default=0)
+    scales.add(result, mutations=100)
+    return result
+
+
 def main() -> int:
     """Prints the counts and what went wrong; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mutations", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parser().parse_args()
     result = fuzz(LOADERS, given.mutations, given.seed)
     for (name, outcome), count in sorted(result.counts.items()):
         print(f"{name:<10}{outcome:<10}{count:,}")

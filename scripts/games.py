@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import claims
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from claims import claim, population, show
 
-from purerl import envs, ppo, trees, use_cpu_cores
+from purerl import envs, ppo, trees
 from purerl.envs import agents
 from purerl.formulas import games
 from purerl.loops.evaluation import Player, player, random_player, versus
@@ -35,7 +36,7 @@ def rps(row: np.ndarray, column: np.ndarray) -> float:
     return games.nash_conv(games.ROCK_PAPER_SCISSORS, row, column)
 
 
-GAMES = {
+GAMES: dict[str, tuple[Callable, Callable, Any, tuple[int, ...], float]] = {
     "kuhn": (kuhn, games.kuhn_responses, games.kuhn_plans(np.full((2, 2, 3), 0.5)), (10, 50, 100, 300, 1000), 0.02),
     "rps": (rps, games.matrix_responses(games.ROCK_PAPER_SCISSORS), np.eye(3)[:2], (100, 1000, 10_000), 0.03),
 }
@@ -43,7 +44,9 @@ GAMES = {
 to look, and what the last of them must come below."""
 
 
-def fictitious_play(measure: Callable, respond: Callable, start: Any, rounds: tuple[int, ...], gate: float) -> None:
+def fictitious_play(game: str, seeds: int) -> None:
+    """Both seats' best responses to the averages; nothing is drawn, so that one seed is all."""
+    measure, respond, start, rounds, gate = GAMES[game]
     result = float("inf")
     for count, averages in enumerate(itertools.islice(games.fictitious_play(respond, *start), rounds[-1]), 1):
         if count in rounds:
@@ -164,23 +167,16 @@ def sampled(learner: Learner, behaviour: PyTree) -> Player:
     return Player(act, learner.init_carry)
 
 
-TRAININGS = {"self-play": (self_play, 4), "league": (league, 2)}
-"""Experiments that train, and their number of seeds."""
+EXPERIMENTS = {
+    **{name: (partial(fictitious_play, name), 1) for name in GAMES},
+    "self-play": (self_play, 4),
+    "league": (league, 2),
+}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment", choices=[*GAMES, *TRAININGS])
-    parser.add_argument("--seeds", type=int, default=0, help="trainings, where there are any; 0: the usual number")
-    arguments = parser.parse_args()
-    if arguments.experiment in GAMES:
-        fictitious_play(*GAMES[arguments.experiment])
-    else:
-        use_cpu_cores()
-        train, seeds = TRAININGS[arguments.experiment]
-        train(arguments.seeds or seeds)
-    raise SystemExit(bool(claims.failed))
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS)
 
 
 if __name__ == "__main__":
-    main()
+    claims.main(parser(), EXPERIMENTS)

@@ -15,16 +15,22 @@ import time
 from pathlib import Path
 
 import psutil
+import scales
 
 OPTIONS = "--num-envs 64 --num-steps 128 --num-epochs 1 --num-minibatches 1 --hidden-sizes 8 --eval-episodes 4"
 LOOK_SECONDS = 1.0
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--frames", type=float, default=1e8, help="frames of the training (default: 1e8)")
+    result.add_argument("--out", type=Path, help="run directory (default: one that is deleted)")
+    scales.add(result, frames=1e5)
+    return result
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=float, default=1e8, help="frames of the training (default: 1e8)")
-    parser.add_argument("--out", type=Path, help="run directory (default: one that is deleted)")
-    given = parser.parse_args()
+    given = parser().parse_args()
     with tempfile.TemporaryDirectory() as folder:
         out = given.out or Path(folder) / "run"
         train = ["-m", "purerl.cli", "train", "ppo", "--env", "fast_env:make", *OPTIONS.split(), "--out", str(out)]

@@ -6,6 +6,7 @@ What is written is all that stands between the lines `BEGIN` and `END` of that p
 ``tests/algos/test_algorithm_checklist.py`` holds the page to it.
 """
 
+import argparse
 import re
 import typing
 from pathlib import Path
@@ -59,6 +60,11 @@ def written(text: str) -> str:
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
 
 
+def parser() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 if __name__ == "__main__":
+    parser().parse_args()
     page = FOLDER / "index.md"
     page.write_text(written(page.read_text()))

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import scales
+
 SMALL = ["--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "32", "--eval-episodes", "4"]
 RUNS = {
     "ppo": ["train", "ppo", *SMALL, "--num-steps", "32", "--total-steps", "2e5", "--num-seeds", "4"],
@@ -105,14 +107,19 @@ def _status(directory: Path) -> str:
     return json.loads((directory / "summary.json").read_text())["status"]
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--kills", type=int, default=50, help="number of SIGKILLs of each run")
+    result.add_argument("--signals", type=int, default=20, help="number of SIGINTs and of SIGTERMs of each run")
+    result.add_argument("--only", nargs="*", choices=RUNS, default=list(RUNS), help="runs to interrupt")
+    result.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    scales.add(result, kills=1, signals=1, only=["ppo"])
+    return result
+
+
 def main() -> int:
     """Runs everything and returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=50, help="number of SIGKILLs of each run")
-    parser.add_argument("--signals", type=int, default=20, help="number of SIGINTs and of SIGTERMs of each run")
-    parser.add_argument("--only", nargs="*", choices=RUNS, default=list(RUNS), help="runs to interrupt")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
-    given = parser.parse_args()
+    given = parser().parse_args()
     failed, rng = 0, random.Random(given.seed)
     counts = {signal.SIGKILL: given.kills, signal.SIGINT: given.signals, signal.SIGTERM: given.signals}
     for name in given.only:

@@ -5,12 +5,14 @@
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
 
+import argparse
 from typing import Any
 
+import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, main, population, show
+from claims import claim, population, show
 
 from purerl import envs, ippo, iql, mappo, masac, ppo, qmix, vdn
 from purerl.algos.masac import make_network as make_networks
@@ -57,7 +59,7 @@ def two_step(seeds: int) -> None:
         joint = factored_values.view(config, env)
         network, team = factored_values.make_network(config, joint), many_agents.team(joint)
 
-        def read(key, config=config, algo=algo, joint=joint, network=network, team=team, mixer=mixer):
+        def read(key, config, algo=algo, joint=joint, network=network, team=team, mixer=mixer):
             state = algo.make_train(config, env)(key).state.learner
             learner = algo.make_trainer(config, env).learner
             _, obs_first = jax.vmap(joint.reset)(jax.random.split(key, 1))
@@ -75,7 +77,7 @@ def two_step(seeds: int) -> None:
                 tables.append(mixer.mix(state.params["mixer"], pairs, jnp.broadcast_to(team.state(at), (1, 2, 2, 3))))
             return total, jnp.stack(tables)
 
-        result, tables = population(lambda config, read=read: read, config, seeds)
+        result, tables = population(lambda config, read=read: lambda key: read(key, config), config, seeds)
         show(f"{algo.name}, greedy return", result)
         claim(f"{algo.name}: {best} on every seed", np.all(result == best))
         if algo is not iql:
@@ -248,15 +250,19 @@ def smax(seeds: int, map: str = "3m", frames: int = 204_800) -> None:
         claim(f"{algo.name}: wins at least half of its battles on every seed", won.min() >= 0.5)
 
 
+EXPERIMENTS = {
+    "two-step": (two_step, 10),
+    "permutation": (permutation, 8),
+    "logit": (logit, 3),
+    "landmarks": (landmarks, 3),
+    "tic-tac-toe": (tic_tac_toe, 2),
+    "smax": (smax, 2),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS, {"smax": "jaxmarl"})
+
+
 if __name__ == "__main__":
-    main(
-        __doc__,
-        {
-            "two-step": (two_step, 10),
-            "permutation": (permutation, 8),
-            "logit": (logit, 3),
-            "landmarks": (landmarks, 3),
-            "tic-tac-toe": (tic_tac_toe, 2),
-            "smax": (smax, 2),
-        },
-    )
+    claims.main(parser(), EXPERIMENTS)

@@ -1,6 +1,6 @@
 """Model-free opponent shaping (M-FOS; Lu et al. 2022, arXiv 2205.01447): what shaping learners earns.
 
-    python scripts/reproduce.py mfos --scale paper|ci [--out DIR] [--only PART ...] [OPTIONS of purerl train]
+    python scripts/reproduce.py mfos --scale full|ci|tiny [--out DIR] [--only PART ...] [OPTIONS of purerl train]
 
 Parts: ``table``, fixed strategies and learners against each other; ``pennies`` and ``dilemma``, PPO in the exact
 meta-games against naive learners, and ``hidden``, without a view of the opponent; ``lola``, the dilemma against LOLA;
@@ -9,7 +9,6 @@ meta-games against naive learners, and ``hidden``, without a view of the opponen
 over meta-episodes. A training that was stopped goes on when the same command is given again.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,24 +67,22 @@ PUBLISHED = {
 """Pay-offs per round of both in the dilemma; those of fixed strategies are no publication's, but measured twice."""
 FIXED = {"tit-for-tat": [20.0, 20.0, -20.0, 20.0, -20.0], "all-D": [-20.0] * 5}
 MOVES: dict[str, Any] = {"naive": repeated_games.naive_step, "lola": repeated_games.lola_step}
-PARTS = ("table", *TRAININGS["ci"], "evolution")
+NAMES = USUAL = ("table", *TRAININGS["ci"], "evolution")
+TINY = ("table", "pennies", "coins", "evolution")
+"""What runs at scale tiny."""
 
 
-def main(scale: str, out: Path | None, more: Sequence[str]) -> None:
+def main(scale: str, out: Path, only: Sequence[str], more: Sequence[str]) -> None:
     """Runs the parts that ``--only`` names among ``more`` (default: all); the rest of ``more`` are options of the
     trainings. Exits with 1 if a claim fails."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    given, rest = parser.parse_known_args(more)
-    directory = out or Path(f"runs/mfos-{scale}")
-    for part in given.only:
+    for part in only:
         if part == "table":
             table()
         elif part == "evolution":
-            evolve(directory, scale)
+            evolve(out, scale)
         else:
-            train(directory / part, ["ppo", *TRAININGS[scale][part], "--num-seeds", "2", *rest])
-            tell(part, directory / part)
+            train(out / part, ["ppo", *TRAININGS[scale][part], "--num-seeds", "2", *more])
+            tell(part, out / part)
     raise SystemExit(bool(failed))
 
 

@@ -25,12 +25,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import scales
 
 from purerl import config as cfg
 from purerl import envs, shards
@@ -172,7 +171,7 @@ def _words(x: Any) -> Any:
 def purerl(*args: str, devices: int = 8) -> str:
     """What ``purerl ARGS`` prints, on so many virtual devices."""
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices)}
-    environment.pop("XLA_FLAGS")
+    environment.pop("XLA_FLAGS", None)
     command = [sys.executable, "-m", "purerl.cli", *args]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
@@ -204,13 +203,19 @@ def wire(name: str, target: str) -> bool:
     return True
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("part", choices=("oracle", "exact", "learn", "wire"))
+    result.add_argument("--only", nargs="*", default=[])
+    result.add_argument("--target", default="h200")
+    scales.add(result, {"wire": "jax_cuda12_plugin"}, only=["ppo"])
+    return result
+
+
 def main() -> None:
     """Runs a part."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=("oracle", "exact", "learn", "wire"))
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--target", default="h200")
-    args = parser.parse_args()
+    args = parser().parse_args()
+    jax.config.update("jax_num_cpu_devices", max(DEVICES))
     if args.part == "learn":
         good = [learn()]
     elif args.part == "wire":

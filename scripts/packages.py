@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import scales
+
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = "--total-steps 2048 --num-envs 2 --num-steps 64 --hidden-sizes 16 --eval-episodes 2 --compile quick"
 """What every command ends with; the table leaves it out."""
@@ -225,14 +227,19 @@ def rows(name: str, base: Path, folder: Path, timeout: float) -> Iterator[tuple[
         subprocess.run(["rm", "-rf", home / "run"], check=True)
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description="Whether environments of real packages train from a fresh install.")
+    result.add_argument("--only", nargs="+", choices=PACKAGES, default=list(PACKAGES), metavar="PACKAGE")
+    result.add_argument("--jobs", type=int, default=1, help="packages tried at once")
+    result.add_argument("--timeout", type=float, default=600, help="seconds of an installation, and of a command")
+    result.add_argument("--folder", type=Path, help="where the environments and the outputs are kept")
+    scales.add(result, "the network", only=["minigrid"])
+    return result
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table and returns the exit code."""
-    parser = argparse.ArgumentParser(description="Whether environments of real packages train from a fresh install.")
-    parser.add_argument("--only", nargs="+", choices=PACKAGES, default=list(PACKAGES), metavar="PACKAGE")
-    parser.add_argument("--jobs", type=int, default=1, help="packages tried at once")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds of an installation, and of a command")
-    parser.add_argument("--folder", type=Path, help="where the environments and the outputs are kept")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.folder or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scales
 
 import purerl
 from purerl import envs, evaluate, ppo, trees
@@ -57,12 +58,17 @@ def entered(levels: PyTree, children: PyTree, places: np.ndarray, which: np.ndar
     return jax.tree.map(lambda old, new: old.at[places].set(new[which]), levels, children)
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {"pairs": 8, "rounds": 12, "iterations": 20, "seed": 0}.items():
+        result.add_argument(f"--{name}", type=int, default=default)
+    scales.add(result, pairs=2, rounds=1, iterations=1)
+    return result
+
+
 def main() -> None:
     """Runs the search that the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {"pairs": 8, "rounds": 12, "iterations": 20, "seed": 0}.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    args = parser.parse_args()
+    args = parser().parse_args()
     env, pairs = envs.make(ENV[0], **ENV[1]), args.pairs
     config = ppo.Config(**CONFIG, total_steps=2**20)
     begin, learn, meet = programs(config, env, args.iterations)

@@ -5,14 +5,16 @@
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
 
+import argparse
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, main, population, show
+from claims import claim, population, show, sized
 
 from purerl import a2c, appo, envs, evaluate, impala, ppo, train_population
 from purerl.display import plots
@@ -72,7 +74,7 @@ def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: in
     shape = len(lags), seeds, 8
     keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(seeds)), len(lags))
     lags = np.repeat(np.array(lags, np.float32), seeds)
-    config = dataclasses.replace(config, lag=jnp.asarray(lags))
+    config = dataclasses.replace(sized(config), lag=jnp.asarray(lags))
     make_train = lambda config: lambda key: algo.make_train(config, env)(key).metrics
     metrics = jax.tree.map(np.asarray, train_population(make_train, config, keys))
     np.testing.assert_array_equal(metrics["lag"], np.broadcast_to(lags[:, None], metrics["lag"].shape))
@@ -227,5 +229,9 @@ EXPERIMENTS = {
 """What runs, and on how many seeds."""
 
 
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS)
+
+
 if __name__ == "__main__":
-    main(__doc__.splitlines()[0], EXPERIMENTS)
+    claims.main(parser(), EXPERIMENTS)

@@ -10,10 +10,9 @@ precision.
 import argparse
 import os
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
 import jax
 import numpy as np
+import scales
 
 from purerl import backend, envs
 from purerl.algos import ALGORITHMS
@@ -26,8 +25,6 @@ SETTINGS = {
     "dqn": {**REPLAY, "num_updates": 4, "batch_size": 64},
     "r2d2": {**REPLAY, "num_updates": 2, "batch_size": 16, "memory_size": 16},
 }
-SCALES = {"full": (16, 20_000), "tiny": (2, 1024)}
-"""Seeds, and frames of each."""
 
 
 def curves(algo: str, precision: str, seeds: int, steps: int) -> np.ndarray:
@@ -45,15 +42,22 @@ def interval(scores: np.ndarray) -> np.ndarray:
     return np.percentile(means, [2.5, 97.5])
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("algos", nargs="*", default=list(SETTINGS), help=f"{', '.join(SETTINGS)} (default: all)")
+    result.add_argument("--precisions", nargs="+", choices=backend.MATRIX_PRECISION, default=["auto", "bfloat16"])
+    result.add_argument("--seeds", type=int, default=16, help="seeds of each (default: 16)")
+    result.add_argument("--frames", type=int, default=20_000, help="frames of each seed (default: 20000)")
+    scales.add(result, seeds=2, frames=1024)
+    return result
+
+
 def main() -> None:
     """Prints a row for each algorithm and precision."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("algos", nargs="*", default=list(SETTINGS), help=f"{', '.join(SETTINGS)} (default: all)")
-    parser.add_argument("--precisions", nargs="+", choices=backend.MATRIX_PRECISION, default=["auto", "bfloat16"])
-    parser.add_argument("--scale", choices=SCALES, default="full", help="tiny: a try (default: full)")
-    given = parser.parse_args()
+    given = parser().parse_args()
+    jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
     for algo in given.algos:
-        made = [curves(algo, precision, *SCALES[given.scale]) for precision in given.precisions]
+        made = [curves(algo, precision, given.seeds, given.frames) for precision in given.precisions]
         for precision, curve in zip(given.precisions, made, strict=True):
             scores = np.nanmean(curve[:, -curve.shape[1] // 4 :], axis=1)
             low, high = interval(scores)

@@ -8,6 +8,7 @@
 It needs no package, so that it runs before anything is installed.
 """
 
+import argparse
 import datetime
 import re
 import sys
@@ -102,24 +103,38 @@ def notes(changelog: str) -> str:
     return re.sub(r"\[([^\]]*)\]\((?!\w+://)[^)]*\)", r"\1", text).strip()
 
 
-def main(command: str = "", *rest: str) -> int:
-    files, today = read(ROOT), datetime.datetime.now(datetime.UTC).date()
-    match command, rest:
-        case "begin", (version,) if VERSION.fullmatch(version):
-            write(ROOT, begun(files, version))
-        case "date", ():
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = result.add_subparsers(dest="command", required=True)
+    commands.add_parser("begin").add_argument("version", type=version)
+    commands.add_parser("date")
+    commands.add_parser("check").add_argument("tag", nargs="?")
+    commands.add_parser("notes")
+    return result
+
+
+def version(text: str) -> str:
+    """The text, if it is a version. Raises `argparse.ArgumentTypeError` if not."""
+    if not VERSION.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text} is no version such as 1.2.3 or 1.2.3rc1")
+    return text
+
+
+def main() -> int:
+    given, files, today = parser().parse_args(), read(ROOT), datetime.datetime.now(datetime.UTC).date()
+    match given.command:
+        case "begin":
+            write(ROOT, begun(files, given.version))
+        case "date":
             write(ROOT, dated(files, today.isoformat()))
-        case "check", () | (_,):
-            lines = problems(files, today, *rest)
+        case "check":
+            lines = problems(files, today, given.tag)
             print("\n".join(lines) or f"{HEADING.search(files.changelog)[1]} can be released")
             return bool(lines)
-        case "notes", ():
+        case "notes":
             print(notes(files.changelog))
-        case _:
-            print(__doc__)
-            return 2
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

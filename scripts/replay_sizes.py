@@ -8,11 +8,13 @@ keeps each frame once, in its own dtype, with a recurrent carry once a sequence;
 named, the row has no such figure.
 """
 
+import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import scales
 
 from purerl import replay, trees
 from purerl.types import Transition
@@ -116,7 +118,14 @@ def from_shapes(row: Row) -> int:
     return row.capacity * trees.nbytes(row.item)
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    scales.add(result)
+    return result
+
+
 def main() -> None:
+    parser().parse_args()
     print(f"{'system':<24}{'items':>10}{'printed, GB':>13}{'shapes, GB':>12}{'purerl, GB':>12}{'on an H200':>12}")
     for row in ROWS:
         ours = row.ours and row.ours()

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import scales
 
 from purerl.learned import artefacts
 
@@ -25,10 +26,15 @@ def like(key: Any, x: Any) -> Any:
     return jnp.sqrt(jnp.mean(jnp.square(x))) * jax.random.normal(key, x.shape)
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("run", type=Path, help="run directory of a search")
+    scales.add(result, "the run of a search", words=["RUN"])
+    return result
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="run directory of a search")
-    run = parser.parse_args().run
+    run = parser().parse_args().run
     artefact = artefacts.load(run)
     leaves, shape = jax.tree.flatten(artefact.meta_params)
     keys = jax.random.split(jax.random.key(SEED), len(leaves))

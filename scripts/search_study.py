@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import scales
 
 from purerl import backend, envs, loops, ppo, trees
 from purerl.formulas import aggregates
@@ -88,13 +89,18 @@ def scores(socket: Any, held_out: int) -> dict[str, Any]:
     return {place: of_place(envs.make(place)) for place in PLACES}
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("names", nargs="*", default=list(SETTINGS))
+    result.add_argument("--frames", type=float, default=2.5e7)
+    result.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    result.add_argument("--held-out", type=int, default=256)
+    scales.add(result, names=["base"], frames=1, seeds=[0], held_out=2)
+    return result
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(SETTINGS))
-    parser.add_argument("--frames", type=float, default=2.5e7)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--held-out", type=int, default=256)
-    options = parser.parse_args()
+    options = parser().parse_args()
     first = SOCKET.init(jax.random.key(0))
     unchanged = {place: live(first) for place, live in scores(SOCKET, options.held_out).items()}
     print("tuned L2 | " + " | ".join(f"{place} {np.mean(x):.1f}" for place, x in unchanged.items()), flush=True)

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import scales
 
 from purerl.runs.describing.directory import has_checkpoints
 
@@ -258,14 +259,19 @@ def kill(times: int, seed: int) -> bool:
 PARTS: dict[str, Callable[[int], bool]] = {each.__name__: each for each in (train, sweep, evolve, split, near)}
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--only", nargs="+", choices=[*PARTS, "kill"], default=[*PARTS, "kill"])
+    result.add_argument("--members", type=int, default=16, help="agents, and candidates of a search")
+    result.add_argument("--times", type=int, default=2, help="how often each process is killed")
+    result.add_argument("--seed", type=int, default=0)
+    scales.add(result, members=2, times=1)
+    return result
+
+
 def main() -> None:
     """Runs the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=[*PARTS, "kill"], default=[*PARTS, "kill"])
-    parser.add_argument("--members", type=int, default=16, help="agents, and candidates of a search")
-    parser.add_argument("--times", type=int, default=2, help="how often each process is killed")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parser().parse_args()
     results = [PARTS[name](given.members) if name in PARTS else kill(given.times, given.seed) for name in given.only]
     sys.exit(not all(results))
 

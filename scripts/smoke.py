@@ -8,6 +8,7 @@ each and exits with 1 if any fails. Nothing is learned in so few steps, and noth
 what the tests are for.
 """
 
+import argparse
 import contextlib
 import io
 import sys
@@ -73,12 +74,18 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
     return results
 
 
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("part", nargs="?", default="1/1", metavar="PART/PARTS", help="which algorithms (default: all)")
+    return result
+
+
 def main() -> int:
     """Runs everything and returns the exit code."""
     from purerl.cli import main as purerl
 
     failed = 0
-    part, parts = map(int, (sys.argv[1] if sys.argv[1:] else "1/1").split("/"))
+    part, parts = map(int, parser().parse_args().part.split("/"))
     with tempfile.TemporaryDirectory() as directory:
         for name, command in commands(Path(directory), part, parts).items():
             start, output, code = time.perf_counter(), io.StringIO(), 1

@@ -5,16 +5,18 @@
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
 
+import argparse
 import dataclasses
 import itertools
 import statistics
 from collections.abc import Callable
 from typing import Any
 
+import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, main, population, show
+from claims import claim, population, show
 
 from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, qr_dqn, r2d2, replay
 from purerl.algos.c51 import make_network as make_c51_network
@@ -323,5 +325,9 @@ EXPERIMENTS = {
 """What runs, and on how many seeds."""
 
 
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS)
+
+
 if __name__ == "__main__":
-    main(__doc__.splitlines()[0], EXPERIMENTS)
+    claims.main(parser(), EXPERIMENTS)

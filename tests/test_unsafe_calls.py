@@ -25,6 +25,7 @@ IMPORTERS = {
     "purerl/hardware/drivers.py": "a plugin of JAX, from a table",
     "purerl/hosts/libraries.py": "a package of environments, from a table or from the files of PettingZoo",
     "scripts/face.py": "the modules among the stable names",
+    "scripts/all_tiny.py": "the scripts of its own folder, for their parsers",
     "purerl/names.py": "MODULE:ATTRIBUTE, which a person named or trusts (`check_trusted`)",
 }
 """The files that import by name, and what."""
