@@ -1,13 +1,15 @@
 """Speed beside a peer, by turns: whole trainings in frames/s, replay buffers in microseconds a step.
 
     python scripts/benchmark.py ppo-cartpole --agents 1 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
+    python scripts/benchmark.py ppo-hopper --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py dqn-cartpole --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py dqn-minatar --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py sac-pendulum --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py ippo-spread --teams 1 16 --peer jaxmarl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py value-loss-evolution --candidates 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar
-    python scripts/benchmark.py algorithms r2d2 ngu agent57
+    python scripts/benchmark.py algorithms r2d2 ngu agent57 "ppo --memory gru" --agents 1 64
+    python scripts/benchmark.py profile --agents 2048
     python scripts/benchmark.py logging --agents 1 1000
     python scripts/benchmark.py host-cartpole --rounds 1 --peer sb3-dummy=PYTHON --peer cleanrl=PYTHON,CHECKOUT
     python scripts/benchmark.py host-pong --rounds 1 --peer cleanrl=PYTHON,CHECKOUT
@@ -25,12 +27,15 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, replay, sac, teams, turns
+from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, profile, replay, sac, teams, turns
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
+    "ppo-hopper": ppo,
     "dqn-cartpole": dqn,
     "dqn-minatar": dqn,
     "sac-pendulum": sac,
@@ -40,6 +45,7 @@ WORKLOADS = {
     "environments": environments,
     "algorithms": algorithms,
     "logging": logs,
+    "profile": profile,
     "replay": replay,
     "value-loss-evolution": meta,
     "host-cartpole": hosts,
@@ -48,7 +54,8 @@ WORKLOADS = {
 }
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads a command line, by default that of this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     workloads = parser.add_subparsers(dest="workload", metavar="WORKLOAD", required=True)
     for name, module in WORKLOADS.items():
@@ -58,14 +65,21 @@ def arguments() -> argparse.Namespace:
         sub.add_argument("--processes", type=int, default=5, help="fresh processes of each side (default: 5)")
         sub.add_argument("--warmups", type=int, default=2, help="runs before the first that is timed (default: 2)")
         sub.add_argument(
-            "--peer-python", default=sys.executable, help="interpreter that has the peer and what it needs"
+            "--peer-python",
+            default=sys.executable,
+            help="interpreter that has the peer and what it needs, or the folder of packages in which they are",
         )
         sub.add_argument("--json", type=Path, help="write all figures here")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     problem = WORKLOADS[args.workload].problem(args)
     if problem:
         parser.error(problem)
     return args
+
+
+def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a workload, which it also prints."""
+    return WORKLOADS[args.workload].run(args, {"workload": args.workload, "warmups": args.warmups})
 
 
 def main() -> None:
@@ -73,7 +87,7 @@ def main() -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{machine}, load {os.getloadavg()[0]:.2f}")
     print(f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}; median [lowest, highest] of {args.processes} processes")
-    rows = WORKLOADS[args.workload].run(args, {"workload": args.workload, "warmups": args.warmups})
+    rows = measured(args)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
 
