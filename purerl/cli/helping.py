@@ -7,7 +7,6 @@ from typing import Annotated, Any, NamedTuple
 import docstring_parser
 import tyro
 
-from purerl.cli import parsing
 from purerl.display import output
 
 MOST = 29
@@ -43,17 +42,32 @@ class Option(NamedTuple):
     rank: int
 
 
-def show(kind: Any, prog: str, default: Any, positional: bool, whole: bool) -> None:
+class Part(NamedTuple):
+    """A dataclass of options: ``heading`` is that of its options in the help, ``default`` an instance or None."""
+
+    heading: str
+    kind: Any
+    default: Any
+
+
+def show(
+    parts: list[Part],
+    prog: str,
+    description: str,
+    registry: tyro.constructors.ConstructorRegistry,
+    positional: bool,
+    whole: bool,
+) -> None:
     """Prints the help of a command at the width of the terminal.
 
     Args:
-        kind: The dataclass of its options, or a class of `parsing.grouped`.
+        parts: Its options. Defaults that are shown are those of ``Part.default``, or else those of the fields.
         prog: The command.
-        default: An instance with the values that are shown as defaults (None: the defaults of the fields).
+        description: What it does.
+        registry: How tyro reads the options.
         positional: Whether fields without a default are given without a flag.
         whole: Whether to show all options, instead of at most `MOST`.
     """
-    parts = parsing.parts(kind, default)
     options = sorted((each for part in parts for each in _options(part)), key=lambda each: each.rank)
     whole = whole or len(options) <= MOST
     shown = options if whole else [each for each in options if each.rank < len(OFTEN)][:MOST]
@@ -68,15 +82,13 @@ def show(kind: Any, prog: str, default: Any, positional: bool, whole: bool) -> N
             section: Any = dataclasses.make_dataclass("Section", fields, kw_only=True, namespace=namespace)
             headed = tyro.conf.OmitArgPrefixes[Annotated[section, tyro.conf.arg(name=heading)]]
             sections.append((f"section_{i}", headed))
-    registry = tyro.constructors.ConstructorRegistry()
-    registry.primitive_rule(parsing.whole_numbers)
     try:
         tyro.cli(
             dataclasses.make_dataclass("Help", sections),
             prog=prog,
             args=["--help"],
             # Of lines that are not indented tyro makes one.
-            description=output.flowing(" " + " ".join(kind.__doc__.split())),
+            description=output.flowing(" " + " ".join(description.split())),
             config=(tyro.conf.PositionalRequiredArgs,) if positional else (),
             registry=registry,
         )
@@ -85,7 +97,7 @@ def show(kind: Any, prog: str, default: Any, positional: bool, whole: bool) -> N
             print(f"--help all shows {len(options) - len(shown)} more")
 
 
-def _options(part: parsing.Part) -> list[Option]:
+def _options(part: Part) -> list[Option]:
     """Lists the options of a part, those of the class itself before those of the classes that it extends."""
     hints, texts, bases = typing.get_type_hints(part.kind, include_extras=True), _texts(part.kind), part.kind.__mro__
     options = []

@@ -9,12 +9,13 @@ import re
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from purerl.algos import ALGORITHMS
 from purerl.catalogue import COUNTS, TEXTS
+from purerl.cli import helping
 from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.names import choose, nearest
@@ -68,15 +69,7 @@ def grouped(options: type, algorithm: Any) -> type:
     return dataclasses.make_dataclass("Grouped", fields, namespace={"__doc__": options.__doc__}, frozen=True)
 
 
-class Part(NamedTuple):
-    """A dataclass of options: ``heading`` is that of its options in the help, ``default`` an instance or None."""
-
-    heading: str
-    kind: Any
-    default: Any
-
-
-def parts(kind: Any, default: Any = None) -> list[Part]:
+def parts(kind: Any, default: Any = None) -> list[helping.Part]:
     """Lists the parts of ``kind``, a class of `grouped`, or the single part that another class is.
 
     Args:
@@ -85,9 +78,9 @@ def parts(kind: Any, default: Any = None) -> list[Part]:
     """
     fields = dataclasses.fields(kind)
     if not all("heading" in field.metadata for field in fields):
-        return [Part("", kind, default)]
+        return [helping.Part("", kind, default)]
     kinds = typing.get_type_hints(kind)
-    return [Part(x.metadata["heading"], kinds[x.name], getattr(default, x.name, None)) for x in fields]
+    return [helping.Part(x.metadata["heading"], kinds[x.name], getattr(default, x.name, None)) for x in fields]
 
 
 def together(given: Any, algorithm: Any) -> Train[Any, Any]:
@@ -336,14 +329,13 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     Raises:
         ConfigError: An argument is wrong.
     """
-    if asked := [i for i, arg in enumerate(args) if arg in ("-h", "--help")]:
-        from purerl.cli import helping
-
-        helping.show(kind, prog, default, positional, whole=args[asked[0] + 1 :][:1] == ["all"])
-        raise SystemExit(0)
-    check_flags(flags(kind, positional), prog, args)
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
+    if asked := [i for i, arg in enumerate(args) if arg in ("-h", "--help")]:
+        whole = args[asked[0] + 1 :][:1] == ["all"]
+        helping.show(parts(kind, default), prog, kind.__doc__, registry, positional, whole)
+        raise SystemExit(0)
+    check_flags(flags(kind, positional), prog, args)
     settings = {"config": (tyro.conf.PositionalRequiredArgs,) if positional else (), "default": default}
     box = io.StringIO()
     try:
