@@ -18,7 +18,7 @@ from purerl.types import Array, PyTree
 failed: list[str] = []
 scale = "full"
 """Set by who reads the command line. At tiny nothing fails, and trainings are cut to `ITERATIONS`."""
-ITERATIONS = 24
+ITERATIONS = 8
 
 
 def claim(text: str, holds: Any) -> None:
@@ -42,6 +42,11 @@ def show(title: str, rows: Array) -> None:
     """Prints a line of figures for each seed ``[S, ...]``."""
     for seed, row in enumerate(np.asarray(rows).reshape(len(rows), -1)):
         print(f"{title}, seed {seed}: " + " ".join(f"{x:.2f}" for x in row), flush=True)
+
+
+def few(full: int, tiny: int) -> int:
+    """The number of a loop's turns, at this scale."""
+    return tiny if scale == "tiny" else full
 
 
 def sized(config: Any) -> Any:

@@ -19,7 +19,7 @@ import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, population, show, sized
+from claims import claim, few, population, show, sized
 
 from purerl import backend, envs, evaluate, loops, ppo, trees
 from purerl.formulas import aggregates
@@ -43,7 +43,7 @@ def regrets(seeds: int) -> None:
     }
     results = {}
     for name, trainer in trainings.items():
-        results[name] = np.asarray(jax.vmap(bandits.worst_regret)(bandits.policies(trainer, 3000, keys)[0]))
+        results[name] = np.asarray(jax.vmap(bandits.worst_regret)(bandits.policies(trainer, few(3000, 50), keys)[0]))
         print(f"{name}: regret {results[name].mean():.3f}, from {results[name].min():.3f} to {results[name].max():.3f}")
     claim("random levels: at least 0.95", results["random levels"].min() >= 0.95)
     claim("robust replay: at most 0.45", results["robust replay"].max() <= 0.45)
@@ -55,7 +55,8 @@ def learnable(seeds: int) -> None:
     env = bandits.learnability()
     trainer = bandits.learnable(env, capacity=32, share=0.5, refresh=100, limit=env.design.solved)
     keys = jax.random.split(jax.random.key(0), seeds)
-    buffer = jax.jit(lambda keys: jax.lax.map(lambda key: loops.train(trainer, 100)(key).state.curriculum.buffer, keys))
+    train = loops.train(trainer, few(100, 4))
+    buffer = jax.jit(lambda keys: jax.lax.map(lambda key: train(key).state.curriculum.buffer, keys))
     chance = np.asarray(buffer(keys).levels)
     kept = (chance * (1 - chance)).mean(axis=1)
     error = kept.std(ddof=1) / np.sqrt(seeds)

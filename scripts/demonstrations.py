@@ -13,7 +13,7 @@ import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, population, show
+from claims import claim, few, population, show
 from players import expert, hesitant
 
 from purerl import envs, evaluate, r2d2, r2d3, record, replay
@@ -44,8 +44,6 @@ CORRIDOR = {
 """960 iterations of 2 updates, sequences of 22 steps."""
 EPISODES, TRIALS = 20, 400
 """Demonstrations; and episodes of somebody who errs now and then."""
-PARTS = 24
-"""Times that greedy play is looked at."""
 
 
 def without_memory(config: Any, env: Env) -> Any:
@@ -57,25 +55,25 @@ def without_memory(config: Any, env: Env) -> Any:
 
 def corridor(seeds: int) -> None:
     """R2D3, R2D2, R2D3 without memory, and R2D3 from recorded play alone."""
-    env = envs.make("CueCorridor-v0")
+    env, parts = envs.make("CueCorridor-v0"), few(24, 8)  # after which greedy play is looked at
     demos = record(jax.random.key(0), env, expert(env), EPISODES)
     claim(f"{EPISODES} demonstrations are worth 1 each", np.sum(demos.reward) == EPISODES)
 
-    def trained(title: str, algo: Any, config: Any, **parts: Any) -> np.ndarray:
+    def trained(title: str, algo: Any, config: Any, **given: Any) -> np.ndarray:
         """Greedy returns ``[S]`` at the end, and the way there in print."""
 
         def make_train(config: Any) -> Any:
-            trainer = algo.make_trainer(config, env, **parts)
+            trainer = algo.make_trainer(config, env, **given)
 
             def train(key: Key) -> Array:
                 key_train, key_play = jax.random.split(key)
 
                 def part(state: PyTree, key: Key) -> tuple[PyTree, Array]:
-                    state, _ = jax.lax.scan(lambda s, _: trainer.step(s), state, None, config.num_iterations // PARTS)
+                    state, _ = jax.lax.scan(lambda s, _: trainer.step(s), state, None, config.num_iterations // parts)
                     played = evaluate(key, env, trainer.learner, trainer.learner.policy(state.learner), 500)
                     return state, jnp.mean(played.episode_return)
 
-                return jax.lax.scan(part, trainer.init(key_train), jax.random.split(key_play, PARTS))[1]
+                return jax.lax.scan(part, trainer.init(key_train), jax.random.split(key_play, parts))[1]
 
             return train
 

@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import claims
 import jax.numpy as jnp
 import numpy as np
 import scales
@@ -94,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     given = parser().parse_args()
+    claims.scale = given.scale
     raise SystemExit(0 if CHECKS[given.what](given.folder) else 1)
 
 

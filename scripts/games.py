@@ -19,7 +19,7 @@ import claims
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, population, show
+from claims import claim, few, population, show
 
 from purerl import envs, ppo, trees
 from purerl.envs import agents
@@ -124,7 +124,7 @@ ROLES = "main", "main exploiter", "league exploiter"
 def league(seeds: int) -> None:
     """A league of PPO on tic-tac-toe: its main agent against random moves, and its versions against each other."""
     env = agents.own(envs.make("TicTacToe-v0"))
-    config = ppo.Config(**LEAGUE)
+    config = ppo.Config(**LEAGUE | {"past_selves": few(15, 3)})
     learner = ppo.make_trainer(config, env).learner
     alone = ppo.make_learner(dataclasses.replace(config, opponents="latest"), env)
 

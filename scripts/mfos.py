@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, command, failed
+from claims import claim, command, failed, few
 
 from purerl import envs, load, trees
 from purerl.display import plots
@@ -201,7 +201,7 @@ def in_coins(env: Env, whole: Player, num_episodes: int = 4, rounds: int = 16, g
 def evolve(directory: Path, scale: str) -> None:
     """Pennies by OpenAI's evolution strategy on the weights of the meta-policy."""
     env = envs.make("MatrixShaping-v0", game="matching-pennies")
-    population, episodes, generations = (2048, 128, 64) if scale == "full" else (32, 16, 150)
+    population, episodes, generations = (2048, 128, 64) if scale == "full" else (32, 16, few(150, 2))
     search = policies.of_policies(
         env,
         policies.make_network(env, (32,)),

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import claims
 import jax
 import numpy as np
 
@@ -29,7 +30,7 @@ def rules(folder: Path) -> dict[str, Any]:
 
 def run(parts: dict[str, Any], seed: int) -> tuple[dict[str, np.ndarray], float]:
     """The metrics of every iteration of a training, and seconds of an iteration without compiling."""
-    config, env = disco.preset("catch"), envs.make("Catch-bsuite", rows=8, columns=8)
+    config, env = claims.sized(disco.preset("catch")), envs.make("Catch-bsuite", rows=8, columns=8)
     trainer = disco.make_trainer(config, env, **parts)
     state, step = jax.jit(trainer.init)(jax.random.key(seed)), jax.jit(trainer.step, donate_argnums=0)
     results, start = [], 0.0
