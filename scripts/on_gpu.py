@@ -48,7 +48,9 @@ SEARCH_WORDS = {
     "full": "value-loss --scale full",
     "tiny": "value-loss --scale ci --population 4 --generations 2 --total-steps 2048",
 }
-PEERS = {"rejax": "Rejax", "purejaxrl": "PureJaxRL"}
+PEERS = {"rejax": "rejax", "purejaxrl": "purejaxrl=CHECKOUT"}
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""Flags with which a CPU compiles sooner, to slower programs."""
 LEAST_SEARCH_SECONDS = 100
 """With less time left the search does not go on: it compiles first."""
 Line = dict[str, Any]
@@ -94,7 +96,7 @@ ROUNDS = {"full": "--processes 1 --rounds 3 --warmups 2", "tiny": "--processes 1
 class Stage(NamedTuple):
     """``call(words)`` returns the figures of its line, within ``seconds``.
 
-    ``tiny`` are the words at that scale. ``flags`` are XLA's and for GPUs, so that the scale tiny does not pass them.
+    ``tiny`` are the words at that scale. ``flags`` are XLA's and for GPUs; the scale tiny has `QUICK` in their place.
     ``peer`` must take part, or the stage is skipped, and at full scale the packages that it ``needs`` must be there.
     """
 
@@ -116,17 +118,19 @@ class Stage(NamedTuple):
         return [first, *words, *beside]
 
     def command(self, scale: str) -> str:
-        """What it does, without the peer's place on a machine."""
-        return COMMANDS[self.call].format(self.tiny if scale == "tiny" else self.words)
+        """What it does, without the places of peers on a machine."""
+        words = self.tiny if scale == "tiny" else self.words
+        words += f" --peer {PEERS[self.peer]} --peer-python PYTHON" if self.peer else ""
+        return COMMANDS[self.call].format(words)
 
 
 PPO, ONE = "ppo-cartpole --agents 2048 --total-steps 65536", "ppo-cartpole --agents 1 --total-steps 131072"
 TINY = "ppo-cartpole --agents 2 --total-steps 2048"
 BASE = (Stage("base-2048", speed, PPO, TINY, 50), Stage("base-1", speed, ONE, TINY, 50))
-REPLAY_TINY = "--num-envs 4 --num-steps 8 --warmup-steps 64 --capacity 256 --batch-size 4"
-R2D2, R2D2_TINY = "algorithms r2d2 --total-steps 20000", f'algorithms "r2d2 {REPLAY_TINY}" --total-steps 256'
+REPLAY_TINY = "--num-envs 4 --num-steps 8 --warmup-steps 128 --capacity 256 --batch-size 4"
+R2D2, R2D2_TINY = "algorithms r2d2 --total-steps 20000", f'algorithms "r2d2 {REPLAY_TINY}" --total-steps 512'
 QMIX = "algorithms qmix --env TwoStep-v0 --total-steps 20000"
-QMIX_TINY = f'algorithms "qmix {REPLAY_TINY}" --env TwoStep-v0 --total-steps 256'
+QMIX_TINY = f'algorithms "qmix {REPLAY_TINY}" --env TwoStep-v0 --total-steps 512'
 IMPALA, IMPALA_TINY = "algorithms impala --total-steps 65536", "algorithms impala --total-steps 1024"
 GRU = 'algorithms "ppo --memory gru" --total-steps 65536'
 GRU_TINY = 'algorithms "ppo --memory gru --num-steps 16" --total-steps 512'
@@ -186,7 +190,7 @@ STAGES = (
         "minatar-rainbow-8",
         speed,
         'algorithms "rainbow --preset image" --env Breakout-MinAtar --total-steps 30000 --agents 8',
-        f'algorithms "rainbow --preset image {REPLAY_TINY}" {IMAGES_TINY} 128',
+        f'algorithms "rainbow --preset image {REPLAY_TINY}" {IMAGES_TINY} 512',
         120,
     ),
     Stage(
@@ -282,7 +286,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser().error(f"--only {sorted(unknown)[0]}: must be among {', '.join(names)}")
     given.peers = {peer.partition("=")[0]: peer for peer in given.peers}
     if unknown := given.peers.keys() - PEERS.keys():
-        parser().error(f"--peers {sorted(unknown)[0]}: must be rejax or purejaxrl=CHECKOUT")
+        parser().error(f"--peers {sorted(unknown)[0]}: must be {' or '.join(PEERS.values())}")
     for stage in STAGES:
         if stage.call is speed and stage.peer in given.peers:
             benchmark.arguments(stage.at(given.scale, given.peers, given.peer_python))
@@ -292,10 +296,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return given
 
 
-def environment(stage: Stage | None = None, scale: str = "full") -> dict[str, str]:
+def environment(scale: str, stage: Stage | None = None) -> dict[str, str]:
     """Of the processes of a stage: programs that one has compiled are there for the next."""
     programs = str(Path(tempfile.gettempdir(), "purerl-on-gpu"))
-    flags = [os.environ.get("XLA_FLAGS", ""), stage.flags if stage and scale == "full" else ""]
+    flags = [os.environ.get("XLA_FLAGS", ""), QUICK if scale == "tiny" else stage.flags if stage else ""]
     return {
         "JAX_COMPILATION_CACHE_DIR": programs,
         **os.environ,
@@ -306,10 +310,10 @@ def environment(stage: Stage | None = None, scale: str = "full") -> dict[str, st
     }
 
 
-def device() -> dict[str, str]:
+def device(scale: str) -> dict[str, str]:
     """The card, as JAX calls it, its driver, and versions."""
     asked = "import jax; print(jax.devices()[0].device_kind)"
-    card = subprocess.check_output([sys.executable, "-c", asked], env=environment(), text=True).strip()
+    card = subprocess.check_output([sys.executable, "-c", asked], env=environment(scale), text=True).strip()
     try:
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         driver = subprocess.check_output(query, text=True).split()[0]
@@ -360,7 +364,7 @@ def read(path: Path) -> list[Line]:
 
 def visit(given: argparse.Namespace) -> int:
     """Measures what is due as far as the time allows, then goes on with the search; 1 if something failed."""
-    deadline, facts, path = time.monotonic() + given.seconds, device(), given.out / LINES
+    deadline, facts, path = time.monotonic() + given.seconds, device(given.scale), given.out / LINES
     left = lambda: deadline - time.monotonic()
     chosen = [stage for stage in due(read(path), facts["card"]) if not given.only or stage.name in given.only]
     base, failed = [stage for stage in chosen if stage in BASE], []
@@ -377,7 +381,7 @@ def visit(given: argparse.Namespace) -> int:
 
     def measure(stage: Stage) -> None:
         start, words = time.monotonic(), stage.at(given.scale, given.peers, given.peer_python)
-        env = environment(stage, given.scale)
+        env = environment(given.scale, stage)
         command = [sys.executable, __file__, "stage", stage.name, *words]
         answer, reason = within(command, env, min(stage.seconds, left()) if given.scale == "full" else MOST_SECONDS)
         if reason:
@@ -418,10 +422,10 @@ def search(given: argparse.Namespace, seconds: float, append: Callable[..., None
     elif isinstance(code := searches.code(folder, given.commit, given.search_code), str):
         print(f"search: skipped, {code}")
     else:
-        os.environ.update(environment())
+        env = environment(given.scale)
         try:
-            figures = searches.go_on(code, folder, words.split(), seconds)
-            append("search", figures, f"python scripts/reproduce.py {words}", os.environ["XLA_FLAGS"])
+            figures = searches.go_on(code, folder, words.split(), seconds, env)
+            append("search", figures, f"python scripts/reproduce.py {words}", env["XLA_FLAGS"])
         except SystemExit as stop:
             print(f"search: failed, ended with {stop.code}", flush=True)
             return ["search"]
@@ -455,7 +459,7 @@ def cells(line: Line) -> str:
     both = lambda show, name: ", ".join(show(side) for side in sides if name in side)
     returns = both(lambda side: f"{side['return']} +- {side.get('return_error', 0)}", "return")
     returns += f"; {ours['seconds_until']} s until it" if "seconds_until" in ours else ""
-    peer = f"{PEERS[ours['peer']['name']]} {ours['peer']['frames_per_second']:,.0f}" if "peer" in ours else ""
+    peer = f"{ours['peer']['name']} {ours['peer']['frames_per_second']:,.0f}" if "peer" in ours else ""
     columns = [
         line["stage"],
         f"{ours['frames_per_second']:,.0f}",
@@ -506,6 +510,7 @@ KERNELS = "| kernel | runs | share of the time | GB/s |", "|---|---|---|---|"
 def main() -> int:
     """Makes a visit and writes the page."""
     given = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what it has started ends with it
     given.out.mkdir(parents=True, exist_ok=True)
     code = visit(given) if given.seconds else 0
     (given.out / PAGE).write_text(page(read(given.out / LINES)))

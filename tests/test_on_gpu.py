@@ -60,8 +60,7 @@ def test_stages_and_peers_that_are_not_there_are_refused(words):
 
 
 def test_a_stage_is_ended_at_its_limit_with_what_it_started():
-    waits = "import subprocess, sys; print('said', file=sys.stderr, flush=True); subprocess.run(['sleep', '60'])"
-    answer, reason = on_gpu.within([sys.executable, "-c", waits], dict(os.environ), 3)
+    answer, reason = on_gpu.within(["sh", "-c", "echo said >&2; sleep 60"], dict(os.environ), 2)
     assert answer == "" and reason.splitlines()[1:] == ["said"]
     assert on_gpu.within([sys.executable, "-c", "print(1)"], dict(os.environ), 60) == ("1\n", "")
     assert on_gpu.within([sys.executable, "-c", "raise SystemExit(3)"], dict(os.environ), 60)[1]
@@ -78,29 +77,34 @@ def test_the_code_that_began_a_search_goes_on_with_it(tmp_path, monkeypatch):
     assert searches.code(folder, "fedcba9", None) == reason
 
 
-def test_a_search_goes_on_until_its_time_is_over(tmp_path, monkeypatch):
-    """With a stand-in for the search, which saves a generation when it is told to end."""
+def test_a_part_of_a_search_counts_its_generations_and_may_fail(tmp_path):
+    """With a stand-in for `reproduce`."""
     (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "reproduce.py").write_text(
-        "import pathlib, signal, sys, time\n"
-        "out = pathlib.Path(sys.argv[-1]) / 'generations.jsonl'\n"
-        "def save(*_):\n"
-        "    out.open('a').write('{}\\n')\n"
-        "    sys.exit(143)\n"
-        "signal.signal(signal.SIGTERM, save)\n"
-        "out.parent.mkdir(exist_ok=True)\n"
-        "save() if sys.argv[1] == 'once' else time.sleep(60)\n"
+    script, folder = tmp_path / "scripts" / "reproduce.py", tmp_path / "search"
+    script.write_text(
+        "import pathlib, sys\n"
+        "out = pathlib.Path(sys.argv[-1])\n"
+        "out.mkdir(exist_ok=True)\n"
+        "(out / 'generations.jsonl').open('a').write('{}\\n')\n"
+        "sys.exit(143)\n"
     )
-    monkeypatch.setattr(searches, "SAVING_SECONDS", 30)  # seconds of a visit
-    folder = tmp_path / "search"
-    told = searches.go_on(tmp_path, folder, ["once"], 60)
-    assert (told["before"], told["after"]) == (0, 1)
-    told = searches.go_on(tmp_path, folder, ["long"], 33)
-    assert (told["before"], told["after"]) == (1, 2) and told["seconds"] < 33
-    (tmp_path / "scripts" / "reproduce.py").write_text("raise SystemExit(2)")
+    for before in (0, 1):
+        told = searches.go_on(tmp_path, folder, ["words"], 100, dict(os.environ))
+        assert (told["before"], told["after"]) == (before, before + 1)
+    script.write_text("raise SystemExit(2)")
     with pytest.raises(SystemExit) as stopped:
-        searches.go_on(tmp_path, folder, [], 60)
+        searches.go_on(tmp_path, folder, ["words"], 100, dict(os.environ))
     assert stopped.value.code == 2
+
+
+def test_a_search_that_is_ended_saves_itself():
+    saves = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{saves}; print('ready', flush=True); time.sleep(60)"], stdout=subprocess.PIPE
+    )
+    process.stdout.readline()
+    searches.ended(process)
+    assert process.returncode == 143
 
 
 def test_what_a_line_shows():
@@ -112,7 +116,7 @@ def test_what_a_line_shows():
     }
     kernels = {"busy": 0.9, "longest": [["fusion.1", 1000, 0.25, None]]}
     text = on_gpu.page([{**line, "stage": "profile-2048", "figures": kernels}, beside, line])
-    assert "| base-1 | 1,234 | 0.1 % |" in text and "| Rejax 2 | **2.0** |" in text and "`do` `XLA_FLAGS=--f`" in text
+    assert "| base-1 | 1,234 | 0.1 % |" in text and "| rejax 2 | **2.0** |" in text and "`do` `XLA_FLAGS=--f`" in text
     assert "busy 0.9" in text and "| `fusion.1` | 1,000 | 25.0% |  |" in text
     assert text.index("base-1") < text.index("profile-2048")
 

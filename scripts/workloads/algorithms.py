@@ -44,14 +44,14 @@ def job(request: dict[str, Any]) -> turns.Job:
     from purerl.cli import parsing
     from purerl.runs.describing.options import TrainOptions
 
+    if request["agents"] > 1:
+        purerl.use_cpu_cores()
     algo, *words = shlex.split(request["side"])
     sizes = ["--env", request["env"], "--total-steps", str(request["total_steps"])]
     given = parsing.training("train", algo, TrainOptions, [*sizes, *words])
     env = envs.make(given.options.env, **parsing.env_params(given.options.env_params, given.options.resets))
     algorithm = ALGORITHMS[algo]
     purerl.check(given.config, *algorithm.problems(given.config, env))
-    if request["agents"] > 1:
-        purerl.use_cpu_cores()
     parts = {name: purerl.load_dataset(request[name], env) for name in algorithm.datasets}
     train = algorithm.make_train(given.config, env, **parts)
     run = turns.of_all(lambda key: train(key).metrics, {**request, "lanes": 0})

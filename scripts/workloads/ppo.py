@@ -101,7 +101,8 @@ def initialise_one_after_another() -> None:
 
 
 def stand_in_for_unused_packages() -> None:
-    """PureJaxRL's module of wrappers imports packages that are not there, nor used."""
+    """PureJaxRL's module of wrappers imports packages that may not be there, where they are not used."""
+    absent = [name for name in ("brax", "navix") if importlib.util.find_spec(name) is None]
     for name, attributes in {
         "brax": ("envs",),
         "brax.envs": (),
@@ -109,7 +110,7 @@ def stand_in_for_unused_packages() -> None:
         "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
         "navix": (),
     }.items():
-        if importlib.util.find_spec(name.partition(".")[0]):
+        if name.partition(".")[0] not in absent:
             continue
         module = sys.modules[name] = types.ModuleType(name)
         for attribute in attributes:

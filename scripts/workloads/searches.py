@@ -1,5 +1,6 @@
 """A long search in parts: each goes on from the state that the one before has left, by the code that began it."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -37,26 +38,33 @@ def code(folder: Path, commit: str, given: Path | None) -> Path | str:
     return tree if made else f"it began at {first}, which git cannot check out here; give its code by --search-code"
 
 
-def go_on(code: Path, folder: Path, words: list[str], seconds: float) -> dict[str, Any]:
-    """Runs ``scripts/reproduce.py WORDS --out FOLDER`` of ``code`` for at most so many seconds, saving included: the
-    generations that are there ``before`` and ``after`` it. Raises `SystemExit` with the code of one that failed."""
+def go_on(code: Path, folder: Path, words: list[str], seconds: float, env: dict[str, str]) -> dict[str, Any]:
+    """Runs ``scripts/reproduce.py WORDS --out FOLDER`` of ``code`` for at most so many seconds, saving included, in an
+    environment: the generations that are there ``before`` and ``after`` it. Raises `SystemExit` with the code of one
+    that failed."""
     before, start = generations(folder), time.monotonic()
-    paths = os.pathsep.join([str(code), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(code), *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, str(code / "scripts" / "reproduce.py"), *words, "--out", str(folder.resolve())]
-    process = subprocess.Popen(command, cwd=code, env={**os.environ, "PYTHONPATH": paths})
+    process = subprocess.Popen(command, cwd=code, env={**env, "PYTHONPATH": paths})
     try:
-        status = process.wait(max(0.0, seconds - SAVING_SECONDS))
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        try:
-            status = process.wait(SAVING_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = process.wait()
-    after = generations(folder)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, seconds - SAVING_SECONDS))
+    finally:
+        ended(process)
+    after, status = generations(folder), process.returncode
     if status not in (0, 128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL) or (status and after == before):
         raise SystemExit(status)
     return {"before": before, "after": after, "seconds": round(time.monotonic() - start, 1)}
+
+
+def ended(process: subprocess.Popen) -> None:
+    """Ends a search if it still runs, which saves itself first."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process.poll() is None:
+            process.terminate()
+            process.wait(SAVING_SECONDS)
+    process.kill()
+    process.wait()
 
 
 def generations(folder: Path) -> int:
