@@ -52,11 +52,13 @@ def test_words_of_stages_are_read(scale, tmp_path):
             assert all((ROOT / word.partition("::")[0]).is_file() for word in words if "::" in word)
 
 
-@pytest.mark.parametrize("words", [["--only", "none"], ["--peers", "none"], ["--peers", "purejaxrl=/none"]])
-def test_stages_and_peers_that_are_not_there_are_refused(words):
+@pytest.mark.parametrize(
+    "words", ["--only none", "--peers none", "--peers purejaxrl=/none", "--peer-python /none", "--search-code /none"]
+)
+def test_what_is_not_there_is_refused(words, capsys):
     with pytest.raises(SystemExit) as stopped:
-        on_gpu.arguments(words)
-    assert stopped.value.code == 2
+        on_gpu.arguments(words.split())
+    assert stopped.value.code == 2 and "none" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_stage_is_ended_at_its_limit_with_what_it_started():
