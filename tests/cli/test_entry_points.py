@@ -12,6 +12,7 @@ import pytest
 from commands import run
 
 from purerl import envs, ppo
+from purerl.algos import ALGORITHMS
 from purerl.catalogue import families
 from purerl.cli import main, parsing
 from purerl.errors import ConfigError
@@ -22,6 +23,7 @@ from purerl.version import __version__
 SMALL = ["--total-steps", "512", "--num-envs", "4", "--num-steps", "32", "--hidden-sizes", "8", "--eval-episodes", "2"]
 OWN = """
 from purerl import envs, ppo
+from purerl.algos import ALGORITHMS
 from purerl.algos.ppo import ppo as whole
 from purerl.loops.evaluation import random_player
 from purerl.spaces import Discrete
@@ -165,7 +167,7 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert (result["algo"], result["env"]) == ("doors_own:mine", "doors_own:make_env")
     assert len(result["return_per_seed"]) == 3
 
-    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)
+    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)  # so that nothing waits long
     plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
     run(*plan, "--measure", "--json")
     actual = json.loads(capsys.readouterr().out)
@@ -175,9 +177,16 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert {"speed", "whole training"} <= {line[:20].strip() for line in capsys.readouterr().out.splitlines()}
 
 
-def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
+@pytest.fixture
+def seen(monkeypatch):
+    """Descriptions of what would run, of which nothing runs: that takes long, and says less of what was read."""
     seen = []
     monkeypatch.setattr("purerl.runs.running.train.train", lambda description, *_: seen.append(description) or 0)
+    monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
+    return seen
+
+
+def test_transforms_are_swept_and_text_is_none_of_it(seen):
     params = ["sticky_actions=0,0.5", "randomise=length:0.4:0.6,tau:0.01:0.03", "observation_mask=1,3", "frame_stack=2"]
     run("sweep", "ppo", "--env", "CartPole-v1", "--env-params", *params)
     assert seen[0].swept == {"env.sticky_actions": [0.0, 0.5]}
@@ -185,10 +194,8 @@ def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
     assert seen[0].env_params == {**text, "frame_stack": 2}
 
 
-def test_own_parts_are_swept_and_evolved(own, monkeypatch):
-    seen = []
-    monkeypatch.setattr("purerl.runs.running.train.train", lambda description, *_: seen.append(description) or 0)
-    monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
+@pytest.mark.usefixtures("own")
+def test_own_parts_are_swept_and_evolved(seen):
     run("sweep", "doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--env-params", "stride=0.2,0.4")
     assert (seen[0].algo, seen[0].env) == ("doors_own:mine", "doors_own:make_env")
     assert seen[0].swept == {"env.stride": [0.2, 0.4]}
@@ -256,7 +263,7 @@ def test_own_code_that_fails_is_told_in_a_line(args, code, line, function, own, 
 
 
 def test_a_fault_of_this_package_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("purerl.cli.read.list_names", json.loads)
+    monkeypatch.setattr("purerl.cli.read.list_names", json.loads)  # a fault: it needs text
     with pytest.raises(TypeError, match="the JSON object must be str"):
         main(["list", "envs"])
 
@@ -273,6 +280,8 @@ def test_list_marks_what_is_not_installed(capsys, monkeypatch):
     for family, names in families().items():
         run("list", "envs", "--family", family, "--json")
         assert json.loads(capsys.readouterr().out) == names == envs.names(family)
+    run("list", "algos", "--json")
+    assert json.loads(capsys.readouterr().out) == list(ALGORITHMS)
     run("list", "algos", "--family", "brax", expect=2)
     assert "is for environments only" in capsys.readouterr().err
 

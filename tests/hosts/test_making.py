@@ -148,6 +148,7 @@ def test_what_is_not_installed_names_the_extra(family, monkeypatch):
 
 
 def test_atari_of_gymnasium_names_its_extra(monkeypatch):
+    # as if ale_py were not installed
     monkeypatch.setattr("purerl.hosts.libraries.is_there", lambda module: module == "gymnasium")
     with pytest.raises(ConfigError, match=r"ale_py is not installed; pip install 'purerl\[atari\]'"):
         making.make("gymnasium/ALE/Pong-v5", {})

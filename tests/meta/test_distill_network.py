@@ -31,7 +31,7 @@ def learned(socket, moved=0.3, **settings):
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(distill_network, "STEPS", 400)
+    monkeypatch.setattr(distill_network, "STEPS", 400)  # of 20,000
 
 
 @pytest.mark.rest("value-loss", "policy-drift")
