@@ -264,9 +264,10 @@ def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
         ConfigError: A name or a value in the file is wrong.
     """
     from purerl import config as cfg
+    from purerl.runs.describing.options import FORMER
 
     file, given = start.file, {"env": "", **start.options, "preset": ""}
-    values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ")
+    values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ", FORMER)
     made = Train(options(**_typed(options, values)), usual(start, algo))
     try:
         cfg.check(made.options, *cfg.problems(made.config))
@@ -331,6 +332,7 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     """
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
+    args = [word for arg in args for word in (["--help", "all"] if arg == "--help=all" else [arg])]
     if asked := [i for i, arg in enumerate(args) if arg in ("-h", "--help")]:
         whole = args[asked[0] + 1 :][:1] == ["all"]
         helping.show(parts(kind, default), prog, kind.__doc__, registry, positional, whole)
@@ -372,7 +374,7 @@ def flags(kind: Any, positional: bool = False) -> list[str]:
     for part in parts(kind):
         hints = typing.get_type_hints(part.kind)
         for field in dataclasses.fields(part.kind):
-            name, required = field.name.replace("_", "-"), field.default is dataclasses.MISSING
+            name, required = field.name.replace("_", "-"), helping.default_of(field) is dataclasses.MISSING
             names += [] if positional and required else [f"--{name}"]
             names += [f"--no-{name}"] if hints[field.name] is bool else []
     return names
