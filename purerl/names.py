@@ -16,8 +16,8 @@ from typing import Any
 
 from purerl.errors import RAISED, ConfigError, one_line, printable
 
-FORMER: dict[str, Any] = {"kernels": "off"}
-"""The settings and options that no longer exist, each with the default that it had."""
+MOST_NAMED = 3
+"""The most unknown settings of a file that an error names."""
 _begun: list[str] = []
 """The working directory in which a command began: at most one."""
 
@@ -66,32 +66,40 @@ def choose(field: str, value: str, options: Any) -> str:
     )
 
 
-def existing(values: Mapping[str, Any], known: Iterable[str], where: str) -> dict[str, Any]:
+def existing(
+    values: Mapping[str, Any], known: Iterable[str], where: str, former: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Returns those of the settings in a file that exist. One that the file lacks has its default.
 
-    A `FORMER` one is passed over if it has the default that it had: with a line on the standard error, once in a
+    A ``former`` one is passed over if it has the default that it had: with a line on the standard error, once in a
     process.
 
     Args:
-        values: The settings of the file by name.
+        values: The settings of the file by name, which is untrusted.
         known: The names of those that exist.
         where: The place of the settings, which begins each line.
+        former: The settings that no longer exist, each with the default that it had (None: there are none).
 
     Raises:
-        ConfigError: Any other name; with a line for each.
+        ConfigError: Any other name; with a line for each, for at most `MOST_NAMED`.
     """
-    names, refused = list(known), []
+    names, former, refused = list(known), former or {}, []
     for name in [name for name in values if name not in names]:
-        if name not in FORMER:
-            text = str(name)[:40]
-            refused.append(f"{where}{text}: unknown; nearest: {nearest(text, names)}")
-        elif values[name] == FORMER[name]:
-            _tell_once(f"{where}{name} = {FORMER[name]!r}: no longer exists; passed over")
+        if name not in former:
+            refused.append(name)
+        elif values[name] == former[name]:
+            _tell_once(f"{where}{name} = {former[name]!r}: no longer exists; passed over")
         else:
             value = reprlib.repr(values[name])
-            refused.append(f"{where}{name} = {value}: no longer exists; only {FORMER[name]!r} is passed over")
+            raise ConfigError(
+                f"{where}{name} = {value}: no longer exists; remove it from the file (only {former[name]!r} is passed"
+                " over)"
+            )
     if refused:
-        raise ConfigError("\n".join(refused))
+        texts = [name if str(name).isidentifier() else reprlib.repr(name) for name in refused[:MOST_NAMED]]
+        lines = [f"{where}{text[:40]}: unknown; nearest: {nearest(text[:40], names)}" for text in texts]
+        more = len(refused) - len(lines)
+        raise ConfigError("\n".join(lines) + (f" (and {more} more)" if more else ""))
     return {name: value for name, value in values.items() if name in names}
 
 

@@ -1,13 +1,15 @@
 """Speed beside a peer, by turns: whole trainings in frames/s, replay buffers in microseconds a step.
 
     python scripts/benchmark.py ppo-cartpole --agents 1 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
+    python scripts/benchmark.py ppo-hopper --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py dqn-cartpole --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py dqn-minatar --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py sac-pendulum --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py ippo-spread --teams 1 16 --peer jaxmarl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py value-loss-evolution --candidates 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar
-    python scripts/benchmark.py algorithms r2d2 ngu agent57
+    python scripts/benchmark.py algorithms r2d2 ngu agent57 "ppo --memory gru" --agents 1 64
+    python scripts/benchmark.py profile --agents 2048
     python scripts/benchmark.py logging --agents 1 1000
     python scripts/benchmark.py host-cartpole --rounds 1 --peer sb3-dummy=PYTHON --peer cleanrl=PYTHON,CHECKOUT
     python scripts/benchmark.py host-pong --rounds 1 --peer cleanrl=PYTHON,CHECKOUT
@@ -25,14 +27,16 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import scales
-from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, replay, sac, teams, turns
+from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, profile, replay, sac, teams, turns
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
+    "ppo-hopper": ppo,
     "dqn-cartpole": dqn,
     "dqn-minatar": dqn,
     "sac-pendulum": sac,
@@ -42,6 +46,7 @@ WORKLOADS = {
     "environments": environments,
     "algorithms": algorithms,
     "logging": logs,
+    "profile": profile,
     "replay": replay,
     "value-loss-evolution": meta,
     "host-cartpole": hosts,
@@ -53,6 +58,8 @@ WORKLOADS = {
 SMALL = "--num-steps 16 --hidden-sizes 8"
 TINY: dict[str, dict[str, Any]] = {
     "ppo-cartpole": {"total_steps": 2048},
+    "ppo-hopper": {"needs": "brax", "total_steps": 65_536},
+    "profile": {"agents": 2, "total_steps": 2048},
     "dqn-cartpole": {"total_steps": 4096},
     "environments": {"words": ["CartPole-v1", "Catch-bsuite"], "total_steps": 6400},
     "algorithms": {"words": ["a2c", "reinforce"], "total_steps": 2048},
@@ -82,19 +89,27 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--processes", type=int, default=5, help="fresh processes of each side (default: 5)")
         sub.add_argument("--warmups", type=int, default=2, help="runs before the first that is timed (default: 2)")
         sub.add_argument(
-            "--peer-python", default=sys.executable, help="interpreter that has the peer and what it needs"
+            "--peer-python",
+            default=sys.executable,
+            help="interpreter that has the peer and what it needs, or the folder of packages in which they are",
         )
         sub.add_argument("--json", type=Path, help="write all figures here")
         scales.add(sub, rounds=1, processes=1, warmups=0, **TINY.get(name, {}))
     return result
 
 
-def arguments() -> argparse.Namespace:
-    args = parser().parse_args()
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads a command line, by default that of this process."""
+    args = parser().parse_args(words)
     problem = WORKLOADS[args.workload].problem(args)
     if problem:
         parser().error(problem)
     return args
+
+
+def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a workload, which it also prints."""
+    return WORKLOADS[args.workload].run(args, {"workload": args.workload, "warmups": args.warmups})
 
 
 def main() -> None:
@@ -102,7 +117,7 @@ def main() -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{machine}, load {os.getloadavg()[0]:.2f}")
     print(f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}; median [lowest, highest] of {args.processes} processes")
-    rows = WORKLOADS[args.workload].run(args, {"workload": args.workload, "warmups": args.warmups})
+    rows = measured(args)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=2) + "\n")
 

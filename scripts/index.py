@@ -2,8 +2,8 @@
 
     python scripts/index.py
 
-What is written is all that stands between the lines `BEGIN` and `END` of that page; ``tests/algos/test_owed.py`` holds
-the page to it.
+What is written is all that stands between the lines `BEGIN` and `END` of that page;
+``tests/algos/test_algorithm_checklist.py`` holds the page to it.
 """
 
 import argparse

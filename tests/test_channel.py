@@ -19,7 +19,7 @@ COUNT = 3
 @pytest.fixture
 def joined(monkeypatch):
     """The channels of three processes, and what each of them was ended by."""
-    monkeypatch.setattr(channel, "GRACE", 0.2)
+    monkeypatch.setattr(channel, "GRACE", 0.2)  # so that nothing waits long
     server, address = channel.listen(["127.0.0.1"], "127.0.0.1")
     heard = [queue.SimpleQueue() for _ in range(COUNT)]
     callbacks = [lambda words, code, here=here: here.put((words, code)) for here in heard]
@@ -60,9 +60,9 @@ def test_a_failure_before_the_news_of_a_death_has_the_same_words(joined, first, 
     """A collective that fails because of a death may be noticed before the death is."""
     channels, _, peers = joined
     codes, run = [], tmp_path / "run"
-    monkeypatch.setattr(channel, "NEWS_SECONDS", 1.0)
+    monkeypatch.setattr(channel, "NEWS_SECONDS", 1.0)  # so that nothing waits long
     monkeypatch.setattr(os, "_exit", codes.append)
-    monkeypatch.setattr(processes, "is_first", lambda: first)
+    monkeypatch.setattr(processes, "is_first", lambda: first)  # three threads stand for three processes
     monkeypatch.setattr(channels[0], "_ended", lambda words, code: interrupts.leave(code, words))
     channel.begin(channels[0])
     try:
@@ -107,7 +107,7 @@ def test_strangers_are_not_let_in():
 
 
 def test_who_cannot_be_reached_is_told(monkeypatch):
-    monkeypatch.setattr(channel, "PATIENCE", 0.2)
+    monkeypatch.setattr(channel, "PATIENCE", 0.2)  # so that nothing waits long
     server, address = channel.listen(["127.0.0.1"])
     with pytest.raises(ConnectionError, match=r"processes \[1, 2\] have not connected to port"):
         channel.accepted(server, address, 3)

@@ -29,5 +29,6 @@ def test_quick_options_are_those_that_the_compiler_knows():
 
 
 def test_unknown_options_are_left_out(monkeypatch):
+    # as another jaxlib has it
     monkeypatch.setattr(compat, "has_compiler_option", lambda device, name, value: "llvm" not in name)
     assert "xla_llvm_disable_expensive_passes" not in quick_options() and len(quick_options()) == 3

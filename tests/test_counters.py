@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from played import blank
+from demos import blank
 
 from purerl import counters, envs, replay
 from purerl.algos import ALGORITHMS

@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import purerl
 
 ROOT = Path(purerl.__file__).parent.parent
@@ -29,8 +27,7 @@ def functions(path):
     return [(node.name, ast.get_docstring(node)) for node in nodes if ast.get_docstring(node) and not is_property(node)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_docstring_begins_with_a_verb(path):
-    first = {name: text.split()[0] for name, text in functions(path)}
+def test_a_docstring_begins_with_a_verb():
     verb = lambda word: re.fullmatch("[A-Z][a-z]+s", word) and word not in NOT_VERBS
-    assert not {name: word for name, word in first.items() if not verb(word)}
+    first = [(path, name, text.split()[0]) for path in FILES for name, text in functions(path)]
+    assert len(first) > 1000 and not [each for each in first if not verb(each[-1])]

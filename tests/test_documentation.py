@@ -142,9 +142,9 @@ class Smaller(ast.NodeTransformer):
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page, folder, monkeypatch):
     """From the first to the last, in one namespace; what a block raises, its own assertions included, fails."""
-    whole = loops.train
+    whole = loops.train  # of which a page has many iterations
     monkeypatch.setattr(loops, "train", lambda trainer, num_iterations: whole(trainer, min(num_iterations, 1)))
-    monkeypatch.setattr(purerl, "use_cpu_cores", lambda: None)
+    monkeypatch.setattr(purerl, "use_cpu_cores", lambda: None)  # which would be too late in this process
     namespace = {"__name__": page.stem}
     for block in blocks(page):
         if block.language == "python":
@@ -242,6 +242,15 @@ def test_links_lead_somewhere(page):
             assert anchor in [slug(heading) for heading in headings], target
 
 
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if "tests/" in page.read_text()])
+def test_tests_that_a_page_names_are_there(page):
+    """``::test_name`` without a file is in the file that was named last."""
+    text = ""
+    for path, name in re.findall(r"(tests/[\w/]+\.py)?(?:::(\w+))?", page.read_text()):
+        text = (ROOT / path).read_text() if path else text
+        assert not name or f"def {name}(" in text, f"{path}::{name}"
+
+
 def slug(heading):
     """The anchor that GitHub, and the site, give a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -315,7 +324,7 @@ def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
 @pytest.mark.rest
 def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
     row = next(row for row in results.ROWS if row.name == "a2c CartPole-v1 500000")
-    monkeypatch.setattr(results, "ROWS", (row,))
+    monkeypatch.setattr(results, "ROWS", (row,))  # one of fifty
     results.main("ci", tmp_path)
     (line,) = results.read(tmp_path / results.LINES).values()
     assert line["frames"] == 4992 and len(line["returns"]) == 2 and all(1 <= x <= 500 for x in line["returns"])
@@ -324,7 +333,7 @@ def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
     assert line["peak_mib"] > 100 and line["env_params"] == {} and "curves/CartPole-v1.png" in written
     assert len(line["curve"]["frames"]) == len(line["curve"]["iqm"]) > 0
     assert (tmp_path / "curves" / "CartPole-v1.png").read_bytes().startswith(b"\x89PNG")
-    monkeypatch.setattr(results, "train", None)
+    monkeypatch.setattr(results, "train", None)  # which fails if it is called
     results.main("ci", tmp_path)  # has its line: not again
     assert (tmp_path / results.PAGE).read_text() == written
 

@@ -9,12 +9,13 @@ import re
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from purerl.algos import ALGORITHMS
 from purerl.catalogue import COUNTS, TEXTS
+from purerl.cli import helping
 from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.names import choose, nearest
@@ -68,15 +69,7 @@ def grouped(options: type, algorithm: Any) -> type:
     return dataclasses.make_dataclass("Grouped", fields, namespace={"__doc__": options.__doc__}, frozen=True)
 
 
-class Part(NamedTuple):
-    """A dataclass of options: ``heading`` is that of its options in the help, ``default`` an instance or None."""
-
-    heading: str
-    kind: Any
-    default: Any
-
-
-def parts(kind: Any, default: Any = None) -> list[Part]:
+def parts(kind: Any, default: Any = None) -> list[helping.Part]:
     """Lists the parts of ``kind``, a class of `grouped`, or the single part that another class is.
 
     Args:
@@ -85,9 +78,9 @@ def parts(kind: Any, default: Any = None) -> list[Part]:
     """
     fields = dataclasses.fields(kind)
     if not all("heading" in field.metadata for field in fields):
-        return [Part("", kind, default)]
+        return [helping.Part("", kind, default)]
     kinds = typing.get_type_hints(kind)
-    return [Part(x.metadata["heading"], kinds[x.name], getattr(default, x.name, None)) for x in fields]
+    return [helping.Part(x.metadata["heading"], kinds[x.name], getattr(default, x.name, None)) for x in fields]
 
 
 def together(given: Any, algorithm: Any) -> Train[Any, Any]:
@@ -271,9 +264,10 @@ def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
         ConfigError: A name or a value in the file is wrong.
     """
     from purerl import config as cfg
+    from purerl.runs.describing.options import FORMER
 
     file, given = start.file, {"env": "", **start.options, "preset": ""}
-    values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ")
+    values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ", FORMER)
     made = Train(options(**_typed(options, values)), usual(start, algo))
     try:
         cfg.check(made.options, *cfg.problems(made.config))
@@ -336,14 +330,14 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     Raises:
         ConfigError: An argument is wrong.
     """
-    if asked := [i for i, arg in enumerate(args) if arg in ("-h", "--help")]:
-        from purerl.cli import helping
-
-        helping.show(kind, prog, default, positional, whole=args[asked[0] + 1 :][:1] == ["all"])
-        raise SystemExit(0)
-    check_flags(flags(kind, positional), prog, args)
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
+    args = [word for arg in args for word in (["--help", "all"] if arg == "--help=all" else [arg])]
+    if asked := [i for i, arg in enumerate(args) if arg in ("-h", "--help")]:
+        whole = args[asked[0] + 1 :][:1] == ["all"]
+        helping.show(parts(kind, default), prog, kind.__doc__, registry, positional, whole)
+        raise SystemExit(0)
+    check_flags(flags(kind, positional), prog, args)
     settings = {"config": (tyro.conf.PositionalRequiredArgs,) if positional else (), "default": default}
     box = io.StringIO()
     try:
@@ -380,7 +374,7 @@ def flags(kind: Any, positional: bool = False) -> list[str]:
     for part in parts(kind):
         hints = typing.get_type_hints(part.kind)
         for field in dataclasses.fields(part.kind):
-            name, required = field.name.replace("_", "-"), field.default is dataclasses.MISSING
+            name, required = field.name.replace("_", "-"), helping.default_of(field) is dataclasses.MISSING
             names += [] if positional and required else [f"--{name}"]
             names += [f"--no-{name}"] if hints[field.name] is bool else []
     return names

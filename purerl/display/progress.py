@@ -1,9 +1,11 @@
 """The progress of a running training: a line that is updated in place on a terminal, plain lines elsewhere."""
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -239,3 +241,13 @@ def _living(size: int, alive: int) -> str:
 def say(console: Console, text: str) -> None:
     """Prints a line of plain text, neither highlighted nor wrapped."""
     console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def picturing(directory: Path) -> Iterator[None]:
+    """Tells of an error within the context, which draws what is saved in ``directory``, in a line; the run goes on."""
+    try:
+        yield
+    except Exception as error:  # of matplotlib, its fonts, or the disk
+        line = f"{directory}: a picture cannot be drawn: {type(error).__name__}: {error}"
+        print(printable(line), file=sys.stderr, flush=True)

@@ -214,7 +214,8 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
             (directory / name).unlink(missing_ok=True)
         artefacts.save(directory / artefacts.NAME, artefact)
     json_files.write_json(directory / "summary.json", {**card, **measured, "compile_seconds": program.seconds})
-    _draw(directory, artefact, setup.config)
+    with progress.picturing(directory):
+        _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
     progress.say(run.console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
     if over:

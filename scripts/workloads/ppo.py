@@ -1,20 +1,55 @@
-"""PPO on CartPole-v1, beside PureJaxRL (which needs gymnax 0.0.9)."""
+"""PPO on CartPole-v1, or on brax's hopper, beside PureJaxRL (which needs gymnax 0.0.9)."""
 
 import argparse
+import importlib.util
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workloads import turns
 
-NUM_ENVS, NUM_STEPS = 4, 128
+
+class Setting(NamedTuple):
+    """What both sides train: purerl's environment and changes of its ``preset``, and PureJaxRL's module and settings.
+
+    The others are the same in both (`PUREJAXRL`)."""
+
+    env: str
+    env_params: dict[str, Any]
+    preset: str
+    num_envs: int
+    num_steps: int
+    module: str
+    theirs: dict[str, Any]
+
+
+SETTINGS = {
+    "ppo-cartpole": Setting("CartPole-v1", {}, "", 4, 128, "ppo", {}),
+    "ppo-hopper": Setting(
+        "brax/positional/hopper",
+        {"resets": "pool:256"},
+        "brax",
+        2048,
+        10,
+        "ppo_continuous_action",
+        {
+            "LR": 3e-4,
+            "NUM_MINIBATCHES": 32,
+            "ENT_COEF": 0.0,
+            "ENV_NAME": "hopper",
+            "ANNEAL_LR": False,
+            "NORMALIZE_ENV": True,
+        },
+    ),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agents", type=int, nargs="+", default=[1], help="agents trained at once (default: 1)")
     parser.add_argument("--total-steps", type=int, default=500_000, help="frames of an agent (default: 500000)")
     parser.add_argument("--lanes", type=int, default=0, help="purerl's agents side by side (default: its own choice)")
+    parser.add_argument("--precision", default="auto", help="purerl's, as of purerl train (default: auto)")
     parser.add_argument("--peer", help="purejaxrl=CHECKOUT")
 
 
@@ -26,28 +61,29 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def frames(total_steps: int) -> int:
+def frames(setting: Setting, total_steps: int) -> int:
     """Environment steps that a training of one agent really takes."""
-    return total_steps // (NUM_ENVS * NUM_STEPS) * NUM_ENVS * NUM_STEPS
+    batch = setting.num_envs * setting.num_steps
+    return total_steps // batch * batch
 
 
-def purerl_program(agents: int, total_steps: int, lanes: int):
+def purerl_program(setting: Setting, request: dict[str, Any]):
     """PPO with PureJaxRL's settings, which are `ppo.Config`'s own: a program of keys ``[agents]`` on every device.
 
     Devices and threads are those of ``purerl train``.
     """
-    from purerl import envs, population, ppo, trees, use_cpu_cores, use_one_thread
-    from purerl.population import layouts
+    import dataclasses
 
-    if agents > 1:
+    from purerl import envs, ppo, use_cpu_cores, use_one_thread
+
+    if request["agents"] > 1:
         use_cpu_cores()
-    else:
+    elif setting.env == "CartPole-v1":
         use_one_thread()
-    config = ppo.Config(total_steps=total_steps, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
-    train = ppo.make_train(config, envs.make("CartPole-v1"))
-    layout = population.layout(agents, lanes=lanes or None)
-    train_all = layouts.spread(lambda key, _: ((), train(key)), layout)
-    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
+    config = ppo.preset(setting.preset) if setting.preset else ppo.Config()
+    sizes = {"num_envs": setting.num_envs, "num_steps": setting.num_steps, "total_steps": request["total_steps"]}
+    env = envs.make(setting.env, **setting.env_params)
+    return turns.of_all(ppo.make_train(dataclasses.replace(config, **sizes), env), request)
 
 
 def initialise_one_after_another() -> None:
@@ -65,7 +101,8 @@ def initialise_one_after_another() -> None:
 
 
 def stand_in_for_unused_packages() -> None:
-    """PureJaxRL's module of wrappers imports packages that CartPole does not use."""
+    """PureJaxRL's module of wrappers imports packages that may not be there, where they are not used."""
+    absent = [name for name in ("brax", "navix") if importlib.util.find_spec(name) is None]
     for name, attributes in {
         "brax": ("envs",),
         "brax.envs": (),
@@ -73,6 +110,8 @@ def stand_in_for_unused_packages() -> None:
         "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"),
         "navix": (),
     }.items():
+        if name.partition(".")[0] not in absent:
+            continue
         module = sys.modules[name] = types.ModuleType(name)
         for attribute in attributes:
             setattr(module, attribute, None)
@@ -80,8 +119,8 @@ def stand_in_for_unused_packages() -> None:
 
 PUREJAXRL = {
     "LR": 2.5e-4,
-    "NUM_ENVS": NUM_ENVS,
-    "NUM_STEPS": NUM_STEPS,
+    "NUM_ENVS": 4,
+    "NUM_STEPS": 128,
     "UPDATE_EPOCHS": 4,
     "NUM_MINIBATCHES": 4,
     "GAMMA": 0.99,
@@ -98,44 +137,60 @@ PUREJAXRL = {
 """`ppo.Config`'s own settings in PureJaxRL's words."""
 
 
-def purejaxrl_train(checkout: str, total_steps: int):
+def purejaxrl_train(setting: Setting, checkout: str, total_steps: int):
     """PureJaxRL's PPO from a checkout of it, with what keeps it from running mended at run time."""
     stand_in_for_unused_packages()
     initialise_one_after_another()
     sys.path.insert(0, str(Path(checkout) / "purejaxrl"))
-    import ppo
-
-    return ppo.make_train({**PUREJAXRL, "TOTAL_TIMESTEPS": total_steps})
+    if setting.module == "ppo":
+        from ppo import make_train
+    else:
+        from ppo_continuous_action import make_train
+    sizes = {"NUM_ENVS": setting.num_envs, "NUM_STEPS": setting.num_steps, "TOTAL_TIMESTEPS": total_steps}
+    return make_train({**PUREJAXRL, **setting.theirs, **sizes})
 
 
 def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all agents."""
+    import contextlib
+
     import jax
 
-    agents = request["agents"]
+    agents, setting, precise = request["agents"], SETTINGS[request["workload"]], contextlib.nullcontext()
     if request["side"] == "purerl":
-        train, lone = purerl_program(agents, request["total_steps"], request["lanes"]), False
+        from purerl import backend
+
+        train, lone = purerl_program(setting, request), False
+        precise = backend.precise(request["precision"])
+        returns = lambda result: result.metrics["episode_return"]
     else:
-        train, lone = purejaxrl_train(request["checkout"], request["total_steps"]), agents == 1
+        train, lone = purejaxrl_train(setting, request["checkout"], request["total_steps"]), agents == 1
         train = train if lone else jax.vmap(train)
+        returns = lambda result: result["metrics"]["returned_episode_returns"].mean(axis=(-2, -1)).reshape(agents, -1)
 
     def keys(seed):
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
 
-    return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)))
+    def lower():
+        with precise:
+            return jax.jit(train).lower(keys(0))
+
+    tally = lambda result: turns.of_curve(returns(result))
+    return turns.Job(lower, lambda program, seed: program(keys(seed)), tally=tally)
 
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
-    rows = []
+    rows, given = [], {name: getattr(args, name) for name in ("total_steps", "lanes", "precision")}
     for agents in args.agents:
-        request = {**request, "agents": agents, "total_steps": args.total_steps, "lanes": args.lanes}
+        request = {**request, **given, "agents": agents}
         sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
         if args.peer:
             theirs = {**request, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
-        speeds = turns.speeds(results, agents * frames(args.total_steps), f"{agents} agents, ")
+        of_all = agents * frames(SETTINGS[args.workload], args.total_steps)
+        speeds = turns.speeds(results, of_all, f"{agents} agents, ")
         rows.append({"agents": agents, **speeds})
         if args.peer:
             rows[-1]["ratio"] = turns.ratio(results["purejaxrl"], results["purerl"])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SCRIPT = Path(__file__).parents[1] / "benchmark.py"
+OF_CURVE = "return", "return_error", "share_until"
 
 
 class Job(NamedTuple):
@@ -32,7 +33,10 @@ class Job(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One that takes turns: its interpreter, what its worker is asked for, and what is added to its environment."""
+    """One that takes turns: its interpreter, what its worker is asked for, and what is added to its environment.
+
+    In place of an interpreter ``python`` may be a folder of packages: this interpreter, which looks there first.
+    """
 
     name: str
     python: str
@@ -138,9 +142,13 @@ class Worker:
     """A fresh interpreter that computes when told to."""
 
     def __init__(self, side: Side) -> None:
-        command = [side.python, str(SCRIPT), "worker", json.dumps(side.request)]
+        python, environment = side.python, {**os.environ, **side.environment}
+        if Path(python).is_dir():
+            first = str(Path(python).resolve())
+            python, environment["PYTHONPATH"] = sys.executable, os.pathsep.join([first, *_paths(environment)])
+        command = [python, str(SCRIPT), "worker", json.dumps(side.request)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **side.environment}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         self.facts = self._read()
 
@@ -158,6 +166,10 @@ class Worker:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def _paths(environment: dict[str, str]) -> list[str]:
+    return [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def measure(sides: list[Side], rounds: int, processes: int) -> dict[str, list[dict[str, Any]]]:
@@ -197,9 +209,34 @@ def ratio(slow: list[dict[str, Any]], fast: list[dict[str, Any]]) -> dict[str, f
     return spread([statistics.median(a["seconds"] / b["seconds"] for a, b in pair) for pair in pairs])
 
 
+def of_curve(returns: Any, until: float | None = None) -> dict[str, float]:
+    """What a run's tally tells of returns while training, ``[agents, time]``, nan where no episode ended.
+
+    The mean over agents of the last twentieth, with its standard error; and with ``until`` how much of the training it
+    took until the mean over agents was that high, from 0 to 1: nothing if it never was.
+    """
+    import numpy as np
+
+    returns = np.asarray(returns, np.float64)
+    last = returns[:, -max(1, returns.shape[1] // 20) :]
+    told = {}
+    if ended := [agent[np.isfinite(agent)].mean() for agent in last if np.isfinite(agent).any()]:
+        told = {"return": float(np.mean(ended)), "return_error": float(np.std(ended) / len(ended) ** 0.5)}
+    if until is not None:
+        known = np.isfinite(returns)
+        mean = np.where(known, returns, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        there = known.any(axis=0) & (mean >= until)
+        told |= {"share_until": float((there.argmax() + 1) / there.size)} if there.any() else {}
+    return told
+
+
 def figures(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """What every workload tells of a side."""
+    """What every workload tells of a side; of `of_curve`'s, if runs tell them, the mean over runs."""
+    runs = [run for process in results for run in process["rounds"]]
+    tallied = {name: [run[name] for run in runs] for name in OF_CURVE if all(name in run for run in runs)}
     return {
+        "seconds": spread([run["seconds"] for run in runs]),
+        **{name: statistics.mean(values) for name, values in tallied.items()},
         "compile_seconds": spread([p["compile_seconds"] for p in results]),
         "peak_mib": spread([max(r["peak_bytes"] for r in p["rounds"]) / 2**20 for p in results]),
         "predicted_peak_mib": spread([p["predicted_peak_bytes"] / 2**20 for p in results]),
@@ -215,17 +252,20 @@ def show(value: dict[str, float], digits: str = ".3g") -> str:
 
 def show_figures(value: dict[str, Any]) -> str:
     """What `figures` gives, in words."""
+    told = f", return {value['return']:.1f} +- {value['return_error']:.1f}" if "return" in value else ""
+    told += f", {value['share_until'] * value['seconds']['median']:.1f} s until it" if "share_until" in value else ""
     return (
-        f"compile {show(value['compile_seconds'])} s, peak {show(value['peak_mib'])} MiB, cores {show(value['cores'])}"
+        f"compile {show(value['compile_seconds'])} s, peak {show(value['peak_mib'])} MiB, "
+        f"cores {show(value['cores'])}{told}"
     )
 
 
 def speeds(results: dict[str, list[dict[str, Any]]], frames: int, of: str = "") -> dict[str, Any]:
-    """The `figures` and frames/s of each side, whose runs take so many ``frames``, by name. Prints a line for each,
-    which begins with ``of``."""
+    """The `figures` and frames/s of each side, whose runs take so many ``frames`` unless its facts tell others, by
+    name. Prints a line for each, which begins with ``of``."""
     row = {}
     for name, processes in results.items():
-        speed = spread([frames / s for s in seconds(processes)])
+        speed = spread([processes[0].get("frames", frames) / s for s in seconds(processes)])
         row[name] = {"frames_per_second": speed, **figures(processes)}
         print(f"{of}{name}: {show(speed, ',.0f')} frames/s, {show_figures(row[name])}", flush=True)
     return row

@@ -28,26 +28,16 @@ def test_the_table_finds_every_file_and_its_value():
 @pytest.mark.parametrize(
     ("algorithm", "config", "env", "line"),
     [
-        (
-            dqn,
-            dqn.Config(),
-            PENDULUM,
-            "env = 'Pendulum-v1': has Box actions; the algorithm needs Discrete or MultiDiscr",
-        ),
+        (dqn, dqn.Config(), PENDULUM, "env = 'Pendulum-v1': has Box actions"),
         (
             ppo,
             ppo.Config(num_minibatches=3),
             CARTPOLE,
             r"num_minibatches = 3: must divide num_envs \* num_steps = 512; nearest",
         ),
-        (ppo, ppo.Config(learning_rate=-1), CARTPOLE, r"learning_rate = -1: must lie in \(0, inf\)"),
-        (ppo, ppo.Config(layer_norm=True, torso="resnet"), CARTPOLE, "layer_norm = True: a resnet has none"),
-        (
-            dqn,
-            dqn.Config(torso="resnet"),
-            CARTPOLE,
-            r"torso = 'resnet': needs images of three axes; CartPole-v1 has the",
-        ),
+        (ppo, ppo.Config(learning_rate=-1), CARTPOLE, r"learning_rate = -1:"),
+        (ppo, ppo.Config(layer_norm=True, torso="resnet"), CARTPOLE, "layer_norm = True:"),
+        (dqn, dqn.Config(torso="resnet"), CARTPOLE, r"torso = 'resnet':"),
         (
             ppo,
             ppo.Config(convolutions=("8:2:2",)),
@@ -81,7 +71,7 @@ def test_under_a_trace_static_fields_alone_are_looked_at():
         return ppo.make_trainer(config, CARTPOLE).init(jax.random.key(0)).alive
 
     assert jax.eval_shape(lambda rate: train(rate, 4), -1.0).shape == ()
-    with pytest.raises(ConfigError, match="^num_minibatches = 3: must divide"):
+    with pytest.raises(ConfigError, match="^num_minibatches = 3:"):
         jax.eval_shape(lambda rate: train(rate, 3), -1.0)
 
 
@@ -91,7 +81,7 @@ def test_arrays_of_a_config_that_a_jit_closes_over():
     bad = dataclasses.replace(good, gamma=jnp.float32(2))
     init = lambda config: jax.eval_shape(lambda key: ppo.make_trainer(config, CARTPOLE).init(key), jax.random.key(0))
     assert init(good).alive.shape == ()
-    with pytest.raises(ConfigError, match=r"^gamma = .*2.*: must lie in \[0, 1\]"):
+    with pytest.raises(ConfigError, match=r"^gamma = .*2.*:"):
         init(bad)
 
 
@@ -148,7 +138,7 @@ def test_parts_of_all_algorithms_have_names():
 def test_a_variant_is_a_changed_value():
     slow = ppo._replace(name="slow", presets={"crawl": {"learning_rate": 1e-5}})
     assert slow.preset("crawl") == dataclasses.replace(ppo.Config(), learning_rate=1e-5)
-    with pytest.raises(ConfigError, match="^preset = 'brax': slow has no such preset; it has crawl$"):
+    with pytest.raises(ConfigError, match="^preset = 'brax': slow has no"):
         slow.preset("brax")
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import for_bits
-from played import given_demos
+from demos import given_demos
 
 from purerl import config as cfg
 from purerl import envs, evaluate, loops

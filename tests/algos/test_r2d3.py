@@ -1,4 +1,4 @@
-"""Learning from demonstrations: values in closed form from nothing else, and what is refused."""
+"""Learning from demos: values in closed form from nothing else, and what is refused."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from played import blank
+from demos import blank
 
 from purerl import envs, r2d3, record
 from purerl.algos.r2d2 import make_network

@@ -167,9 +167,7 @@ def test_spaces_that_cannot_be(algo, change, line):
 def test_a_mask_in_an_array_that_is_normalised_is_refused():
     env = envs.make("probe/one-step")._replace(legal=lambda obs: obs > 0)
     assert CONFIGS["ppo"][1].normalize_obs
-    with pytest.raises(
-        ConfigError, match="^normalize_obs = True: the observation array of probe/one-step contains its mask"
-    ):
+    with pytest.raises(ConfigError, match="^normalize_obs = True:"):
         ppo.make_train(CONFIGS["ppo"][1], env)
 
 

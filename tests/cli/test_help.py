@@ -15,6 +15,8 @@ from purerl.learned import SOCKET_NAMES
 from purerl.runs.describing import options
 
 OWN = '''
+import dataclasses
+
 from purerl import config as cfg
 from purerl import ppo
 from purerl.learners.wrappers import Wrapper
@@ -26,6 +28,8 @@ class Config(ppo.own_config):
 
     courage: cfg.Fraction = 0.5
     """How much the agent dares."""
+    heading: cfg.Fraction = 0.125
+    """Where to."""
 
 
 @cfg.config
@@ -34,10 +38,18 @@ class Settings:
 
     haste: cfg.Fraction = 0.25
     """How soon the agent acts."""
+    sizes: tuple[int, ...] = dataclasses.field(default_factory=lambda: (3, 4))
+    """Made by a factory."""
+
+
+@cfg.config
+class Undocumented:
+    hurry: cfg.Fraction = 0.75
 
 
 mine = ppo._replace(name="mine", own_config=Config)
 hasty = Wrapper("hasty", Settings, "haste", off=0.0, wrap=lambda config, env, learner: learner)
+loop = Wrapper("loop", Undocumented, "hurry", off=0.0, wrap=lambda config, env, learner: learner)
 '''
 
 
@@ -99,13 +111,17 @@ def test_own_parts_are_shown_first(shown, tmp_path, monkeypatch):
     (tmp_path / "help_own.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    command = "train", "help_own:mine", "--wrapper", "help_own:hasty", "--help"
-    first, whole = shown(*command), shown(*command, "all")
+    command = "train", "help_own:mine", "--wrapper", "help_own:hasty", "--wrapper", "help_own:loop"
+    first, whole = shown(*command, "--help"), shown(*command, "--help=all")
     sys.modules.pop("help_own")
-    assert {"env", "courage", "haste"} <= set(names(first)) and len(names(first)) == helping.MOST
+    assert {"env", "courage", "heading", "haste", "sizes", "hurry"} <= set(names(first))
+    assert len(names(first)) == helping.MOST
     assert "How much the agent dares. (default: 0.5)" in first and "How soon the agent acts." in first
     assert {"mine options", "wrapper options"} <= set(headings(first))
     assert {"mine options", "hasty options"} <= set(headings(whole)) and "My wrapper." in whole
+    assert "Made by a factory. (default: 3 4)" in whole and "Undocumented(" not in whole
+    assert {"loop options", "own loop options"} <= set(headings(whole))
+    assert "--total-steps" in whole[whole.index(" loop options") :].split(" optimiser options")[0]
 
 
 def test_values_of_a_file_are_shown_as_defaults(shown, tmp_path):

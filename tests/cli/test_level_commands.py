@@ -52,18 +52,23 @@ def test_a_run_keeps_the_levels_of_its_agents(place, env):
     assert (place / levels.PICTURE).stat().st_size > 1000
 
 
-def play(run, agent, level):
-    """The return of one episode, step by step."""
-    env, policy = run.env, jax.tree.map(lambda x: x[agent], run.policy)
-    state, obs = env.begin(level)
-    carry, total = run.learner.init_carry(1), 0.0
-    while True:
-        here = Situation(jax.tree.map(lambda x: x[None], obs), carry)
-        action, carry = run.learner.exploit(policy, here, jax.random.key(0))
-        state, step = env.step((), state, action[0])
-        obs, total = step.next_obs, total + float(step.reward)
-        if step.last:
-            return total
+def player_of(run):
+    """``return_of(agent, level)`` of one episode of a run, step by step."""
+    begin, step, exploit = jax.jit(run.env.begin), jax.jit(run.env.step), jax.jit(run.learner.exploit)
+
+    def return_of(agent, level):
+        policy = jax.tree.map(lambda x: x[agent], run.policy)
+        state, obs = begin(level)
+        carry, total = run.learner.init_carry(1), 0.0
+        while True:
+            here = Situation(jax.tree.map(lambda x: x[None], obs), carry)
+            action, carry = exploit(policy, here, jax.random.key(0))
+            state, made = step((), state, action[0])
+            obs, total = made.next_obs, total + float(made.reward)
+            if made.terminated | made.truncated:
+                return total
+
+    return return_of
 
 
 def test_each_level_is_played(place, env, capsys):
@@ -71,10 +76,10 @@ def test_each_level_is_played(place, env, capsys):
     result = json.loads(capsys.readouterr().out)
     of_file = levels.load(place / levels.FILE, env, "Maze-v0")
     assert result["levels"] == of_file.names and result["unfinished_per_seed"] == [0, 0]
-    loaded = evaluation.load(place)
+    return_of = player_of(evaluation.load(place))
     for agent in range(2):
         for i in range(0, len(of_file.names), 3):
-            alone = play(loaded, agent, jax.tree.map(lambda x, i=i: x[i], of_file.levels))
+            alone = return_of(agent, jax.tree.map(lambda x, i=i: x[i], of_file.levels))
             assert result["return_per_level"][agent][i] == pytest.approx(alone, abs=1e-6)
             assert result["solved_per_level"][agent][i] == float(alone > 0)
 
@@ -95,8 +100,8 @@ def test_the_worst_levels_are_told(place, capsys, monkeypatch):
 
 
 def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(carded, "MOST_BYTES", 1000)
-    run(*TRAIN, "--out", tmp_path / "run")
+    monkeypatch.setattr(carded, "MOST_BYTES", 1000)  # a bound that a test can reach
+    run(*TRAIN, "--num-seeds", "2", "--out", tmp_path / "run")  # of which the program is compiled
     assert "the levels are not saved: " in capsys.readouterr().err
     assert (tmp_path / "run" / "summary.json").exists() and not (tmp_path / "run" / levels.FILE).exists()
 

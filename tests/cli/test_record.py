@@ -8,6 +8,7 @@ import pytest
 from commands import run
 
 from purerl import envs, load_dataset
+from purerl.store import carded
 
 SMALL = ["--env", "CueCorridor-v0", "--env-params", "length=4", "cue_cell=2", "--hidden-sizes", "8"]
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
@@ -16,12 +17,18 @@ TRAIN = ["train", "r2d3", *SMALL, *SIZES, "--total-steps", "1024", "--memory-siz
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A file of random play, a file of somebody's policy, and a run that was trained with the first."""
+    """A file of random play, and a file of somebody's policy."""
     directory = tmp_path_factory.mktemp("play")
     run("record", "random", *SMALL[:5], "--episodes", "30", "--out", directory / "demos.safetensors")
-    run("record", "played:always_one", *SMALL[:2], "--episodes", "3", "--out", directory / "other.safetensors")
-    run(*TRAIN, "--demos", directory / "demos.safetensors", "--num-seeds", "2", "--out", directory / "run")
+    run("record", "demos:always_one", *SMALL[:2], "--episodes", "3", "--out", directory / "other.safetensors")
     return directory
+
+
+@pytest.fixture(scope="module")
+def trained(place):
+    """A run that was trained with the file of random play, beside it."""
+    run(*TRAIN, "--demos", place / "demos.safetensors", "--num-seeds", "2", "--out", place / "run")
+    return place / "run"
 
 
 def line(capsys, *args, expect=2):
@@ -41,11 +48,14 @@ def test_a_card_says_what_was_played(place, capsys):
     assert card["policy"] == {"function": "random"} and card["versions"]["jax"] and card["episodes"] == 30
     assert card["steps"] == len(data.reward) == int(np.ptp(np.flatnonzero(data.last))) + np.argmax(data.last) + 1
     assert card["return_mean"] == pytest.approx(data.reward.sum() / 30)
-    first = json.loads((place / "run" / "config.json").read_text())["datasets"]["demos"]
-    assert first["sha256"] == card["sha256"]  # the same command, the same episodes
+    assert out.read_bytes() == (place / "demos.safetensors").read_bytes()  # the same command, the same episodes
 
 
-def test_an_agent_of_a_run_is_recorded(place, capsys):
+@pytest.mark.rest
+def test_an_agent_of_a_run_is_recorded(place, trained, capsys):
+    """``cli/test_host_commands.py`` has an agent of another run."""
+    demos = json.loads((trained / "config.json").read_text())["datasets"]["demos"]
+    assert demos["sha256"] == carded.load(carded.DATASET, place / "demos.safetensors").card["sha256"]
     run("record", place / "run", "--agent", "1", "--episodes", "3", "--out", place / "own.safetensors", "--json")
     card = json.loads(capsys.readouterr().out)
     assert card["policy"]["algo"] == "r2d3" and card["policy"]["seed"] == 1
@@ -54,29 +64,21 @@ def test_an_agent_of_a_run_is_recorded(place, capsys):
     assert error.endswith("run has agents 0 to 1")
     error = line(capsys, "record", place / "run", "--env", "CartPole-v1", "--out", place / "none")
     assert "plays in its own environment" in error
-    assert "already" in line(capsys, "record", place / "run", "--out", place / "own.safetensors")
+
+
+def test_recordings_that_are_refused(place, capsys):
+    assert "already" in line(capsys, "record", "random", *SMALL[:2], "--out", place / "demos.safetensors")
     assert "in an existing directory" in line(capsys, "record", "random", "--out", place / "no" / "x")
     assert "env: is missing" in line(capsys, "record", "random", "--out", place / "none")
-    assert "must give a purerl.loops.evaluation.Player" in line(
-        capsys, "record", "played:nobody", *SMALL[:2], "--out", place / "none"
-    )
-    error = line(capsys, "record", "played:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
+    assert "demos:nobody" in line(capsys, "record", "demos:nobody", *SMALL[:2], "--out", place / "none")
+    error = line(capsys, "record", "demos:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
     assert "action: has numbers that" in error and not (place / "none").exists()
 
 
 def test_what_learns_from_play_cannot_sweep_its_environment(place, capsys):
     given = [*TRAIN[1:4], *SIZES, "--total-steps", "1024", "--demos", place / "demos.safetensors"]
-    error = line(
-        capsys,
-        "sweep",
-        *given,
-        "--env-params",
-        "length=4",
-        "cue_cell=2",
-        "sticky_actions=0,0.5",
-        "--out",
-        place / "none",
-    )
+    swept = ["--env-params", "length=4", "cue_cell=2", "sticky_actions=0,0.5"]
+    error = line(capsys, "sweep", *given, *swept, "--out", place / "none")
     assert "cannot be swept; r2d3 learns from a dataset of one environment" in error
 
 
@@ -94,6 +96,7 @@ def test_files_that_are_refused_before_anything_compiles(place, capsys):
 
 
 @pytest.mark.rest
+@pytest.mark.usefixtures("trained")
 def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     """Wherever they lie now, and with no others; and it is evaluated without them."""
     (place / "demos.safetensors").rename(place / "moved.safetensors")

@@ -12,7 +12,9 @@ TINY = ("--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "8", "--com
 TRAIN = ["train", "a2c", *TINY, "--num-seeds", "2", "--total-steps", "2000", "--checkpoint-seconds", "0"]
 
 
+@pytest.mark.rest
 def test_two_processes_come_to_what_one_does(tmp_path):
+    """The parts stay: store/test_pieces.py, population/test_splitting.py, test_channel.py."""
     one, two = tmp_path / "one", tmp_path / "two"
     running = several.together([*TRAIN, "--out", str(two)], devices=1)
     alone = several.start([*TRAIN, "--out", str(one)])

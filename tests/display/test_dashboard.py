@@ -297,7 +297,7 @@ def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
 
 
 def test_a_line_too_long_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(growing_logs, "MOST_IN_LINE", 64)
+    monkeypatch.setattr(growing_logs, "MOST_IN_LINE", 64)  # a bound that a test can reach
     long = json.dumps({"a": 2, "text": 200 * "x"})
     (tmp_path / "log").write_text(lines([{"a": 1}]) + long + "\n" + lines([{"a": 3}]) + long)
     log = growing_logs.Followed(tmp_path / "log")

@@ -58,7 +58,7 @@ def test_names_move_no_cursor(capsys):
 
 
 def test_who_waits_is_told_the_stage_and_the_seconds(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "WAIT", 0.02)
+    monkeypatch.setattr(progress, "WAIT", 0.02)  # so that nothing waits long
     with progress.waiting(Console(stderr=True), "tracing", 42.0) as stage:
         stage("compiling")
         time.sleep(0.2)
@@ -113,7 +113,7 @@ def test_tables_fit_80_columns(capsys):
 
 
 def test_what_goes_on_is_told_where_no_report_comes_and_ever_less_often(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "QUIET", 0.05)
+    monkeypatch.setattr(progress, "QUIET", 0.05)  # so that nothing waits long
     doing = ["warm-up: 1 of 2 steps"]
     with progress.show(Console(stderr=True), 1000, activity=lambda: (50, doing[0])):
         time.sleep(0.8)

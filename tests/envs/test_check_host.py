@@ -1,7 +1,7 @@
 """What `check_env` says of environments of the host."""
 
 import gymnasium
-import hosted
+import host_envs
 import jax
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_cartpole_keeps_the_contract():
 
 
 def test_agents_keep_it():
-    result = examined("hosted:pair")
+    result = examined("host_envs:pair")
     assert not result.problems and result.terminated == 40 // 4 * 3 * 2
     assert "purerl render cannot render it" in result.notes
 
@@ -63,7 +63,7 @@ def test_agents_keep_it():
     ],
 )
 def test_a_broken_promise_is_told(name, params, line):
-    env = envs.make(f"hosted:{name}", **params)
+    env = envs.make(f"host_envs:{name}", **params)
     result = examine(env, jax.random.key(0), 12, 3)
     if params == {"fault": "space"}:  # the time that leaves it is the last of an episode
         line = line.replace("step's obs", "step's next_obs")
@@ -72,7 +72,7 @@ def test_a_broken_promise_is_told(name, params, line):
         envs.check_env(env, num_steps=12, num_envs=3)
 
 
-class Pictures(hosted.Script):
+class Pictures(host_envs.Script):
     def __init__(self, shape):
         super().__init__()
         self.observation_space = spaces.Dict({"x": spaces.Box(0, 255, shape, np.uint8), "t": spaces.Text(4)})
@@ -93,9 +93,9 @@ def pictures():
 
 
 def test_what_is_read_otherwise_is_told_once_and_noted(capsys, monkeypatch):
-    monkeypatch.setattr(hosted, "pictures", pictures, raising=False)
-    result = examined("hosted:pictures")
-    envs.make("hosted:pictures")
+    monkeypatch.setattr(host_envs, "pictures", pictures, raising=False)
+    result = examined("host_envs:pictures")
+    envs.make("host_envs:pictures")
     told = [f"observation_space[{key!r}]" for key in "tx"]
     assert [line.partition(": ")[2].partition(":")[0] for line in capsys.readouterr().err.splitlines()] == told
     assert [note.partition(":")[0] for note in result.notes[:2]] == told and not result.problems
@@ -103,7 +103,7 @@ def test_what_is_read_otherwise_is_told_once_and_noted(capsys, monkeypatch):
 
 def test_pictures_of_your_own_with_channels_first_are_noted():
     first, last = (Box(0, 255, shape, np.uint8) for shape in ((3, 36, 36), (36, 36, 3)))
-    env = envs.make("hosted:pair")._replace(observation_space={"a": first, "b": last})
+    env = envs.make("host_envs:pair")._replace(observation_space={"a": first, "b": last})
     (line,) = picture_notes(env)
     assert line.startswith(
         "observation_space['a']: uint8 [3, 36, 36] looks like images with channels first; is read as"
@@ -111,13 +111,13 @@ def test_pictures_of_your_own_with_channels_first_are_noted():
 
 
 def test_what_cannot_be_repeated_is_noted():
-    result = examined("hosted:faulty", fault="steps")
+    result = examined("host_envs:faulty", fault="steps")
     assert not result.problems
     assert "the same seeds and actions lead to different steps: runs are not reproducible" in result.notes
     assert "every episode begins with the same observation" in result.notes
 
 
-class Growing(hosted.Script):
+class Growing(host_envs.Script):
     """Each reset but the first grows the space; ``wrapped`` by a wrapper of one's own."""
 
     def reset(self, *, seed=None, options=None):
@@ -134,7 +134,7 @@ class Outside(gymnasium.Wrapper):
         return self.env.step(action)
 
 
-class Three(hosted.Script):
+class Three(host_envs.Script):
     def step(self, action):
         return super().step(action)[:3]
 
@@ -147,6 +147,6 @@ class Three(hosted.Script):
     ],
 )
 def test_methods_that_return_something_else_are_named(name, make, line, monkeypatch):
-    monkeypatch.setattr(hosted, name, make, raising=False)
-    (problem,) = examine(envs.make(f"hosted:{name}"), jax.random.key(0), 12, 3).problems
+    monkeypatch.setattr(host_envs, name, make, raising=False)
+    (problem,) = examine(envs.make(f"host_envs:{name}"), jax.random.key(0), 12, 3).problems
     assert problem.startswith(line)

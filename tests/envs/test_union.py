@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import alone, drawn
+from fleets import alone, drawn
 
 from purerl import envs
 from purerl.envs.union import union

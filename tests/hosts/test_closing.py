@@ -224,9 +224,7 @@ def test_one_copy_for_each_worker_and_one_at_all(counted, name):
 def test_evaluations_in_what_can_exist_once_are_refused_before_the_training(counted, capsys):
     one = [*SMALL, "--num-envs", "1", "--workers", "none", "--out", "run", "--eval-every", "1024"]
     assert run(*one, "--env", f"{counted}:OneAlive") == 2
-    assert (
-        "error: eval_every = 1024: evaluations during the training have copies of their own" in capsys.readouterr()[1]
-    )
+    assert "error: eval_every = 1024:" in capsys.readouterr()[1]
     assert Path("run/metrics.jsonl").read_text() == ""
     assert_equal(1)
 

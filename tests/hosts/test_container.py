@@ -18,7 +18,7 @@ V1_NONE = 2**63 - 4096
 def group(tmp_path, monkeypatch):
     """Writes the groups of the process, and files of groups by path."""
     monkeypatch.setattr(container, "OWN", tmp_path / "own")
-    monkeypatch.setattr(container, "ROOT", tmp_path / "mounted")
+    monkeypatch.setattr(container, "ROOT", tmp_path / "mounted")  # files of Linux, written here
 
     def write(own, **files):
         (tmp_path / "own").write_text(own)

@@ -1,6 +1,6 @@
 """Parallel environments of several agents, as PettingZoo has them."""
 
-import hosted
+import host_envs
 import numpy as np
 import pytest
 
@@ -11,13 +11,13 @@ from purerl.hosts.sound import InvalidData
 
 
 def made(**params):
-    return host_env(pettingzoo.parallel("agents", lambda: hosted.Agents(**params)), [])
+    return host_env(pettingzoo.parallel("agents", lambda: host_envs.Agents(**params)), [])
 
 
 def test_agents_that_left_stay_as_they_were_and_each_has_its_own_end():
     """The last leaf says who acts next. Where the game is over all are flagged, whoever had left before."""
     env = made()
-    assert (env.num_agents, env.action_space, env.seats) == (3, hosted.spaces.Discrete(3), True)
+    assert (env.num_agents, env.action_space, env.seats) == (3, host_envs.spaces.Discrete(3), True)
     batch = env.batch(2)
     first, there = batch.reset(np.array([7, 8]))
     np.testing.assert_array_equal(first, [[[0, 7]] * 3, [[0, 8]] * 3])
@@ -54,7 +54,7 @@ def test_agents_need_the_same_spaces():
 
 
 def test_what_is_not_finite_cuts_the_episode_of_all_agents_off():
-    source = pettingzoo.parallel("agents", lambda: hosted.Agents(unpaid=2))
+    source = pettingzoo.parallel("agents", lambda: host_envs.Agents(unpaid=2))
     batch = host_env(source, making.chosen(source, {"mask_nonfinite": 1})).batch(1)
     batch.reset(np.arange(1))
     _, turn = [batch.step(np.ones((1, 3), int)) for _ in range(2)]
@@ -64,7 +64,7 @@ def test_what_is_not_finite_cuts_the_episode_of_all_agents_off():
 
 
 def test_several_objectives_of_an_agent_are_told_with_the_environment():
-    class Objectives(hosted.Agents):
+    class Objectives(host_envs.Agents):
         def step(self, actions):
             obs, reward, *rest = super().step(actions)
             return obs, reward | ({} if self.seed else {"c": np.ones(2)}), *rest
@@ -79,7 +79,7 @@ def test_several_objectives_of_an_agent_are_told_with_the_environment():
 
 
 def test_transforms_for_one_agent_are_refused():
-    source = pettingzoo.parallel("agents", hosted.Agents)
+    source = pettingzoo.parallel("agents", host_envs.Agents)
     with pytest.raises(ConfigError, match="has 3 agents; action_repeat needs one"):
         making.chosen(source, {"action_repeat": 2})
 

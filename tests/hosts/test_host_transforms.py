@@ -1,10 +1,10 @@
 """The transforms of the host against the wrappers of their names, around two writings of one environment."""
 
-import hosted
+import fleets
+import host_envs
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import stepping
 
 from purerl.envs import wrappers
 from purerl.envs.episodic import episodic, one_level
@@ -16,7 +16,7 @@ STEPS = 40
 
 
 def script_in_jax(length=5, nan=-1, unpaid=-1):
-    """`hosted.Script` as an `Env`."""
+    """`host_envs.Script` as an `Env`."""
 
     def dynamics(physical, action):
         time = physical[0] + 1
@@ -50,9 +50,9 @@ def test_transforms_mean_what_the_wrappers_do(transforms, params):
     for name, value in transforms.items():
         wrapped = wrappers.TRANSFORMS[name](wrapped, value)
     actions = np.random.default_rng(0).integers(0, 3, (STEPS, 2))
-    first, _, _, seen, step = stepping.play(wrapped, 2, STEPS, actions=actions)
+    first, _, _, seen, step = fleets.play(wrapped, 2, STEPS, actions=actions)
 
-    batch = making.make("hosted:script", {**params, **transforms}).batch(2)
+    batch = making.make("host_envs:script", {**params, **transforms}).batch(2)
     np.testing.assert_array_equal(batch.reset(np.arange(2))[0], first)
     turns = [batch.step(action) for action in actions]
     assert step.terminated.any() or step.truncated.any()
@@ -69,7 +69,7 @@ def test_transforms_mean_what_the_wrappers_do(transforms, params):
 def executed(num_envs, seeds, probability=0.25, steps=2000, **params):
     """Actions given and executed ``[T, B]``, and whether an episode began before."""
     given = np.random.default_rng(1).integers(0, 3, (steps, num_envs))
-    batch = making.make("hosted:script", {"length": 100, "sticky_actions": probability, **params}).batch(num_envs)
+    batch = making.make("host_envs:script", {"length": 100, "sticky_actions": probability, **params}).batch(num_envs)
     batch.reset(np.asarray(seeds))
     turns = [batch.step(action) for action in given]
     return given, np.stack([turn.next_obs[0][:, 1] for turn in turns]).astype(int), np.stack([t.last for t in turns])
@@ -87,7 +87,7 @@ def test_actions_stick_with_their_probability():
 def test_each_row_sticks_by_its_own_seed():
     together = executed(2, [5, 9], steps=1500)[1]
     given = np.random.default_rng(1).integers(0, 3, (1500, 2))
-    batch = making.make("hosted:script", {"length": 100, "sticky_actions": 0.25}).batch(1)
+    batch = making.make("host_envs:script", {"length": 100, "sticky_actions": 0.25}).batch(1)
     batch.reset(np.array([9]))
     alone = [batch.step(action[1:]).next_obs[0][0, 1] for action in given]
     np.testing.assert_array_equal(together[:, 1], alone)
@@ -105,10 +105,10 @@ def test_the_array_of_cartpoles_repeats_as_the_single_ones_do():
 
 
 def test_what_cannot_be_put_around_is_refused(monkeypatch):
-    monkeypatch.setattr(hosted, "script", lambda: hosted.Nested(Box01, hosted.spaces.Discrete(3), masked=True))
+    monkeypatch.setattr(host_envs, "script", lambda: host_envs.Nested(Box01, host_envs.spaces.Discrete(3), masked=True))
     with pytest.raises(ConfigError, match="has illegal actions, which sticky_actions would repeat"):
-        making.make("hosted:script", {"sticky_actions": 0.1})
-    making.make("hosted:script", {"max_episode_steps": 3})
+        making.make("host_envs:script", {"sticky_actions": 0.1})
+    making.make("host_envs:script", {"max_episode_steps": 3})
 
 
-Box01 = hosted.spaces.Box(0, 1)
+Box01 = host_envs.spaces.Box(0, 1)

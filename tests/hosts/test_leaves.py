@@ -1,7 +1,7 @@
 """Spaces, observations and actions of Gymnasium as a `HostEnv` has them, and back."""
 
 import gymnasium
-import hosted
+import host_envs
 import jax
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ CHOICES = spaces.Dict(
 )
 
 
-def environment(observation_space, action_space, masked=False, kind=hosted.Nested):
+def environment(observation_space, action_space, masked=False, kind=host_envs.Nested):
     """The host environment, and the copies that its batches are made of."""
     copies = []
 
@@ -142,7 +142,7 @@ def test_masks_in_the_observation_are_told():
     assert environment(DEEP, spaces.Discrete(3))[0].legal is None
 
 
-class Legal(hosted.Nested):
+class Legal(host_envs.Nested):
     """Of two numbers to choose, at least one value of each is legal."""
 
     def show(self):

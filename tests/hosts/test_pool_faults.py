@@ -18,12 +18,12 @@ from purerl.errors import HostError
 from purerl.hosts import local, pool
 from purerl.hosts.bundle import Recipe
 
-TIMEOUT = 0.3
+TIMEOUT = 1.0
 TOLD = {
     "raise": "raised ValueError: the walk broke (faulty.py:",
-    "hang": "hangs: no answer within 0.3 s (faulty.py:",
-    "spin": "hangs: no answer within 0.3 s; --worker-timeout gives it more;",
-    "parent": "hangs: no answer within 0.3 s; --worker-timeout gives it more;",
+    "hang": "hangs: no answer within 1 s (faulty.py:",
+    "spin": "hangs: no answer within 1 s; --worker-timeout gives it more;",
+    "parent": "hangs: no answer within 1 s; --worker-timeout gives it more;",
     "kill": "was killed by signal 9 (SIGKILL)",
     "exit": "exited with code 7",
     "sys.exit": "raised SystemExit: bye (faulty.py:",

@@ -1,12 +1,12 @@
 """Vector environments of Gymnasium, and CartPole as one array."""
 
-import hosted
+import host_envs
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
-from hosted import assert_same, looped, played
+from host_envs import assert_same, looped, played
 
 from purerl.hosts import cartpole, making
 from purerl.hosts.rows import host_env
@@ -17,20 +17,20 @@ from purerl.hosts.vectors import vector
 def test_vectors_equal_a_plain_loop(mode):
     """A `SyncVectorEnv` of NEXT_STEP, Gymnasium's default, is told to leave its environments alone."""
     actions = np.random.default_rng(0).integers(0, 3, (20, 2))
-    env = making.make("hosted:sync", {"mode": mode.value, "length": 4})
+    env = making.make("host_envs:sync", {"mode": mode.value, "length": 4})
     lengths = iter((4, 5))
-    assert_same(played(env, actions), looped(lambda: hosted.Script(next(lengths)), actions))
+    assert_same(played(env, actions), looped(lambda: host_envs.Script(next(lengths)), actions))
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
 def test_masks_of_vectors_are_seen(mode):
-    space = hosted.spaces.Dict({"x": hosted.spaces.Box(0, 1, (2,)), "n": hosted.spaces.Discrete(3)})
+    space = host_envs.spaces.Dict({"x": host_envs.spaces.Box(0, 1, (2,)), "n": host_envs.spaces.Discrete(3)})
     copies = []
 
     def make(num_envs, pictures):
-        made = [hosted.Nested(space, hosted.spaces.Discrete(3), masked=True) for _ in range(num_envs)]
+        made = [host_envs.Nested(space, host_envs.spaces.Discrete(3), masked=True) for _ in range(num_envs)]
         copies[:] = made
-        return hosted.SyncVectorEnv([lambda env=env: env for env in made], autoreset_mode=mode)
+        return host_envs.SyncVectorEnv([lambda env=env: env for env in made], autoreset_mode=mode)
 
     env = host_env(vector("masked", make), [])
     assert env.legal == "action_mask"

@@ -69,9 +69,7 @@ def test_closed_form_round_trip(tmp_path):
     assert read.option == "objective" and read.meta_params is None
     distance = artefacts.of_expression("value-loss", ["square", "error"], {}).parts(CONFIG)["value_loss"]
     assert distance(jnp.float32(3.0), jnp.float32(3.0), jnp.float32(1.0), CONFIG) == 4
-    with pytest.raises(
-        ConfigError, match="^socket = 'td-loss': does not take a closed form; value-loss and policy-drift do$"
-    ):
+    with pytest.raises(ConfigError, match="^socket = 'td-loss': does not take a closed form"):
         artefacts.of_expression("td-loss", tree, {})
 
 
@@ -114,7 +112,7 @@ def first(value):
         ),
         (
             lambda v: v.update(socket="cheap-talk", settings={"messages": 10**9, "role": ["spy"]}),
-            "role = .'spy',.: must be one of .*; messages = 1000000000: must lie in",
+            "role = .'spy',.: must be one of .*; messages = 1000000000:",
         ),
         (lambda v: v.update(socket="cheap-talk", settings={"message_layers": [4] * 99}), "must be at most 8"),
     ],

@@ -203,10 +203,10 @@ def test_age():
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"lpg_base": "ppo"}, "lpg_base = 'ppo': must be one of"),
-        ({"lpg_predictions": 1}, "lpg_predictions = 1: must lie in"),
-        ({"lpg_size": 0}, "lpg_size = 0: must lie in"),
-        ({"time_aware": 3}, "time_aware = 3: must be"),
+        ({"lpg_base": "ppo"}, "lpg_base = 'ppo':"),
+        ({"lpg_predictions": 1}, "lpg_predictions = 1:"),
+        ({"lpg_size": 0}, "lpg_size = 0:"),
+        ({"time_aware": 3}, "time_aware = 3:"),
         ({"size": 3}, "settings of lpg: size: unknown; nearest: lpg_size"),
     ],
 )
@@ -219,7 +219,7 @@ def test_levels_by_values_that_are_not_there():
     config = dataclasses.replace(CONFIG, curriculum="plr", normalize_reward=False)
     socket = sockets.make("lpg", lpg_base="none")
     (line,) = socket.problems(config)
-    with pytest.raises(ConfigError, match="^lpg_base = 'none': there are no values"):
+    with pytest.raises(ConfigError, match="^lpg_base = 'none':"):
         socket.parts(None, config)
     assert "level_score" in line and not sockets.make("lpg").problems(config)
     assert not socket.problems(dataclasses.replace(config, level_score="positive-value"))

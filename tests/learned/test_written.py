@@ -65,9 +65,7 @@ def test_what_does_not_fit_is_told(socket, function, line):
 
 
 def test_what_is_no_function():
-    with pytest.raises(
-        ConfigError, match="socket = 'levels': does not take a function of your own; value-loss, policy-drift"
-    ):
+    with pytest.raises(ConfigError, match="socket = 'levels': does not take a function of your own"):
         written.load("levels", "math:sin")
-    with pytest.raises(ConfigError, match="td-loss = 'math:pi': is float, must be a function"):
+    with pytest.raises(ConfigError, match="td-loss = 'math:pi': is float"):
         written.load("td-loss", "math:pi")

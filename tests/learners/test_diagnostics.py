@@ -80,4 +80,4 @@ def test_one_network_for_all_agents():
     assert diagnostics.problems(ppo.Config(), None) == []
 
     [line] = diagnostics.problems(ippo.Config(share_parameters=False), None)
-    assert line.startswith("diagnostics = True: needs one network")
+    assert line.startswith("diagnostics = True:")

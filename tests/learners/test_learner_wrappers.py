@@ -55,20 +55,17 @@ def test_few_settings_of_its_own():
         (
             ppo,
             {"opponents": "past", "reference_period": 3, "num_envs": 8, "num_minibatches": 1},
-            ["reference_period = 3: must be 0 with opponents = 'past'; it needs the decisions of all agents"],
+            ["reference_period = 3:"],
         ),
-        (
-            dqn,
-            {"opponents": "league"},
-            ["opponents = 'league': needs whole trajectories to learn from, as algorithms on policy have them"],
-        ),
+        (dqn, {"opponents": "league"}, ["opponents = 'league': needs whole trajectories"]),
         (ppo, {"opponents": "past", "intrinsic": "rnd", "max_lag": 1, "num_envs": 8, "num_minibatches": 1}, []),
         (dqn, {"opponents": "prioritised", "intrinsic": "rnd"}, []),
         (pqn, {"opponents": "league", "num_envs": 24, "num_minibatches": 4}, []),
     ],
 )
 def test_what_goes_together(algorithm, settings, lines):
-    assert algorithm.problems(algorithm.Config(**settings), KUHN) == lines
+    problems = algorithm.problems(algorithm.Config(**settings), KUHN)
+    assert len(problems) == len(lines) and all(map(str.startswith, problems, lines)), problems
 
 
 @cfg.config

@@ -218,7 +218,7 @@ def test_a_teacher_is_new_where_an_agent_begins_with_a_policy(steps):
             None,
             "which have the bonus of intrinsic = 'rnd'; give level_score",
         ),
-        ({"curriculum": "plr", "level_capacity": 3, "num_envs": 4}, None, "level_capacity = 3: must be at least"),
+        ({"curriculum": "plr", "level_capacity": 3, "num_envs": 4}, None, "level_capacity = 3:"),
         ({"curriculum": "sfl", "level_period": 2}, None, "curriculum = 'sfl': keeps 1 levels"),
         ({"curriculum": "plr", "opponents": "past"}, None, "it needs the decisions of all agents"),
         ({"curriculum": "paired", "total_steps": 16}, None, "must be at least one iteration, 2 * num_envs * num_steps"),

@@ -170,7 +170,7 @@ def test_shaping_is_for_two():
     with pytest.raises(ConfigError, match="num_minibatches"):
         config = ppo.Config(num_envs=3, num_steps=5, num_minibatches=4)
         shaping.shaping("x", envs.make("CoinGame-v0"), ppo, config, 3)
-    with pytest.raises(ConfigError, match="lanes = 0: must be a whole number >= 1"):
+    with pytest.raises(ConfigError, match="lanes = 0:"):
         shaping.coin_shaping(lanes=0)
-    with pytest.raises(ConfigError, match="see_mean = 2: must be 0 or 1"):
+    with pytest.raises(ConfigError, match="see_mean = 2:"):
         shaping.coin_shaping(see_mean=2)

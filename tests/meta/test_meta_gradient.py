@@ -48,9 +48,7 @@ def test_is_a_search(search):
     ],
 )
 def test_problems(socket, algo, config, environments):
-    with pytest.raises(
-        ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient of one agent, one environment"
-    ):
+    with pytest.raises(ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient of one agent"):
         meta_gradient.of(sockets.make(socket), algo, config, environments, num_agents=2)
 
 
@@ -58,7 +56,7 @@ def test_a_bonus_is_refused():
     """Beside what else is wrong, and before anything is made."""
     curious = ppo.Config(**SIZES, intrinsic="rnd", num_minibatches=1)
     for socket, num_lines in (("policy-drift", 1), ("optimiser", 2)):
-        with pytest.raises(ConfigError, match="^(.*\n)?intrinsic = 'rnd': must be 'none' with strategy") as error:
+        with pytest.raises(ConfigError, match="^(.*\n)?intrinsic = 'rnd':") as error:
             meta_gradient.of(sockets.make(socket), ppo, curious, [ENV], num_agents=2)
         assert len(str(error.value).splitlines()) == num_lines
 

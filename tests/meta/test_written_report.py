@@ -105,20 +105,17 @@ def test_one_without_any_fitness(own, fitness, capsys):
     args = "written_own:value_loss", "--socket", "value-loss", "--env", "CartPole-v1", *TINY, *SIZES, "--out", "out"
     assert run(*args) == 3
     assert "written" in capsys.readouterr().out
-    assert run(*args) == 2 and "out = 'out': already in use" in capsys.readouterr().err
+    assert run(*args) == 2 and "out = 'out':" in capsys.readouterr().err
     assert run(*args, "--overwrite") == 3
 
 
 @pytest.mark.parametrize(
     ("args", "lines"),
     [
-        (
-            ["written_own:value_loss"],
-            ["run = 'written_own:value_loss': does not exist; for a function of your own add"],
-        ),
-        (["runs/x", "--socket", "td-loss"], ["function = 'runs/x': must be MODULE:FUNCTION, before all options"]),
-        (["a:b", "--socket", "levels"], ["socket = 'levels': does not take a function of your own; value-loss"]),
-        (["a:b", "--socket", "td-loss", "--algo", "ppo"], ["algo = 'ppo': has no socket td-loss; must be one of dqn"]),
+        (["written_own:value_loss"], ["run = 'written_own:value_loss': does not exist"]),
+        (["runs/x", "--socket", "td-loss"], ["function = 'runs/x': must be MODULE:FUNCTION"]),
+        (["a:b", "--socket", "levels"], ["socket = 'levels': does not take a function of your own"]),
+        (["a:b", "--socket", "td-loss", "--algo", "ppo"], ["algo = 'ppo': has no socket td-loss"]),
         (["a:b", "--socket", "td-loss", "--lagg", "3"], ["--lagg: unknown option"]),
         (["a:b", "--socket", "td-loss", "--gamma", "3"], ["env = (): must be one or more", "gamma = 3"]),
         (

@@ -105,7 +105,7 @@ def test_words_for_sizes():
 
 
 def test_a_state_that_cannot_fit_is_refused_before_compiling(monkeypatch):
-    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: 2**20)
+    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: 2**20)  # a machine of one mebibyte
     config = dataclasses.replace(ppo.Config(), num_envs=2**23, total_steps=2**31)
     trainer = ppo.make_trainer(config, envs.make("CartPole-v1"))
     with pytest.raises(planning.DoesNotFit, match=r"actors\.obs \[8388608, 4\]"):

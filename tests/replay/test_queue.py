@@ -114,7 +114,7 @@ def test_booleans_take_a_bit():
 
 
 def test_what_cannot_be():
-    with pytest.raises(ValueError, match="batch_size = 5: the queue holds 4 trajectories"):
+    with pytest.raises(ValueError, match="batch_size = 5:"):
         replay.queue(num_slots=2, num_steps=STEPS, num_envs=2, batch_size=5, max_uses=1)
     buffer = replay.queue(num_slots=2, num_steps=STEPS, num_envs=2, batch_size=4, max_uses=1)
     assert buffer.rows == STEPS

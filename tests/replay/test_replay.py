@@ -527,11 +527,11 @@ def test_a_donated_ring_is_written_in_place(kind, view):
 
 
 def test_what_cannot_be():
-    with pytest.raises(ValueError, match="num_rows = 1: must hold a sample of 2 rows"):
+    with pytest.raises(ValueError, match="num_rows = 1:"):
         make(Ring(), num_rows=1)
-    with pytest.raises(ValueError, match="num_rows = 6: must hold a sample of 8 rows"):
+    with pytest.raises(ValueError, match="num_rows = 6:"):
         make(Ring("prioritised", "overlapping", 3), num_rows=6)
-    with pytest.raises(ValueError, match="num_rows = 13: must be a multiple of the stride 2"):
+    with pytest.raises(ValueError, match="num_rows = 13:"):
         make(Ring(view="overlapping"), num_rows=13)
     with pytest.raises(ValueError, match="below 2\\^31"):
         make(Ring(), num_rows=2**20, num_envs=2**11)

@@ -16,7 +16,7 @@ def folder(tmp_path):
 
 
 def test_the_latest_are_remembered(folder, monkeypatch):
-    monkeypatch.setattr(compile_times, "MOST", 2)
+    monkeypatch.setattr(compile_times, "MOST", 2)  # a bound that a test can reach
     assert compile_times.last("a") is None
     for digest, seconds in (("a", 1.0), ("b", 2.0), ("a", 3.04), ("c", 4.0)):
         compile_times.note(digest, seconds)

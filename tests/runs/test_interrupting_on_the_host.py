@@ -148,7 +148,7 @@ def test_handlers_of_an_environment_change_nothing(train, capsys):
 
 
 def test_a_long_iteration_is_told_of(train, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "QUIET", 0.2)
+    monkeypatch.setattr(progress, "QUIET", 0.2)  # so that nothing waits long
     train(at=6, seconds=1, kind=5, iterations=2)
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(" 31 %  ")]
     assert told[0].endswith("  return -  iteration 1: 20 of 32 steps, 4 episodes ended")
@@ -156,8 +156,8 @@ def test_a_long_iteration_is_told_of(train, monkeypatch, capsys):
 
 def test_a_training_without_an_end_claims_no_return(train, monkeypatch, capsys):
     """It says so under way and at its end; its evaluation is cut off, and says so."""
-    monkeypatch.setattr(train_module, "EVALUATION_STEPS", 50)
-    monkeypatch.setattr(batches, "ENDLESS_SECONDS", 1e-9)
+    monkeypatch.setattr(train_module, "EVALUATION_STEPS", 50)  # a bound that a test can reach
+    monkeypatch.setattr(batches, "ENDLESS_SECONDS", 1e-9)  # so that nothing waits long
     run_dir = train("--eval-every", 2 * ITERATION, ends=0, iterations=2)
     said = capsys.readouterr().err.splitlines()
     told = "no episode has ended after {} steps of 4 copies, so that no return is known; --env-params max_episode_steps"

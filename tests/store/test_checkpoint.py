@@ -171,7 +171,7 @@ def test_another_shape(directory, change, line):
 
 def test_another_format(directory, monkeypatch):
     """It is refused, not taken for damage: the step before is not read in its place."""
-    monkeypatch.setattr(checkpoint, "FORMAT", 4)
+    monkeypatch.setattr(checkpoint, "FORMAT", 4)  # as a later version writes it
     with pytest.raises(ConfigError, match="12: format 3, expected 4$"):
         checkpoint.newest(directory)
 

@@ -102,7 +102,7 @@ def test_what_would_be_imported(here, monkeypatch):
 
 
 def test_it_is_bounded(monkeypatch):
-    monkeypatch.setattr(trusted, "MOST", 3)
+    monkeypatch.setattr(trusted, "MOST", 3)  # a bound that a test can reach
     for i in range(5):
         trusted.remember(Path(f"runs/{i}"), ["mine:make"])
     assert [Path(where).name for where, *_ in remembered()] == ["2", "3", "4"]

@@ -69,9 +69,11 @@ class ConfigFile(NamedTuple):
             raise ConfigError(f"{self.path}: {name} = {str(value)[:40]!r}: must be {kind.__name__}")
         return value
 
-    def existing(self, values: Mapping[str, Any], known: Iterable[str], where: str = "") -> dict[str, Any]:
+    def existing(
+        self, values: Mapping[str, Any], known: Iterable[str], where: str = "", former: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Returns those of ``values``, which stand in the part ``where`` of the file, that exist (`names.existing`)."""
-        return existing(values, known, f"{self.path}: {where}")
+        return existing(values, known, f"{self.path}: {where}", former)
 
 
 class Start(NamedTuple):

@@ -6,6 +6,9 @@ from typing import Annotated, ClassVar, Literal
 from purerl import config as cfg
 from purerl.learned import chosen
 
+FORMER = {"kernels": "off"}
+"""The options that no longer exist and that files of runs may hold, each with the default that it had."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MachineOptions:

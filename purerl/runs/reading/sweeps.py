@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from purerl.display.progress import picturing
 from purerl.display.tables import print_ranking
 from purerl.formulas import aggregates
 from purerl.runs.describing import config_file
@@ -50,9 +51,10 @@ def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> 
 
 def write_sweep(directory: Path, ranking: dict[str, Any]) -> None:
     """Writes ``sweep.json`` and ``sweep.png`` into a run directory, and prints the table."""
-    from purerl.display import plots
-
     json_files.write_json(directory / "sweep.json", ranking)
     in_order = sorted(ranking["ranked"], key=lambda row: row["config"])
-    plots.sweep_map(directory / "sweep.png", ranking["swept"], [row["returns"] for row in in_order])
+    with picturing(directory):
+        from purerl.display import plots
+
+        plots.sweep_map(directory / "sweep.png", ranking["swept"], [row["returns"] for row in in_order])
     print_ranking(ranking)

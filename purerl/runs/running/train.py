@@ -16,7 +16,7 @@ import numpy as np
 
 from purerl import processes
 from purerl.algos import ALGORITHMS, presets
-from purerl.display.progress import console, say, waiting
+from purerl.display.progress import console, picturing, say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
@@ -311,7 +311,9 @@ def _train_and_play(
     if setup.swept:
         sweeps.write_sweep(directory, sweeps.rank(setup.swept, scores))
     else:
-        curves.draw(directory)
+        with picturing(directory):
+            curves.draw(directory)
     if trained.buffer is not None:
-        levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
+        with picturing(directory):
+            levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
     return EXIT_DIVERGED if diverged else 0

@@ -56,9 +56,10 @@ def faults(source, name):
     return results
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_data_are_read_as_data(path):
-    assert not faults(path.read_text(), path.relative_to(ROOT).as_posix())
+def test_data_are_read_as_data():
+    names = {path.relative_to(ROOT).as_posix(): path for path in FILES}
+    found = {name: faults(path.read_text(), name) for name, path in names.items()}
+    assert len(found) > 300 and not {name: lines for name, lines in found.items() if lines}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from commands import run
 
 from purerl import envs, ppo
+from purerl.algos import ALGORITHMS
 from purerl.catalogue import families
 from purerl.cli import main, parsing
 from purerl.errors import ConfigError
@@ -22,6 +23,7 @@ from purerl.version import __version__
 SMALL = ["--total-steps", "512", "--num-envs", "4", "--num-steps", "32", "--hidden-sizes", "8", "--eval-episodes", "2"]
 OWN = """
 from purerl import envs, ppo
+from purerl.algos import ALGORITHMS
 from purerl.algos.ppo import ppo as whole
 from purerl.loops.evaluation import random_player
 from purerl.spaces import Discrete
@@ -165,7 +167,7 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert (result["algo"], result["env"]) == ("doors_own:mine", "doors_own:make_env")
     assert len(result["return_per_seed"]) == 3
 
-    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)
+    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)  # so that nothing waits long
     plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
     run(*plan, "--measure", "--json")
     actual = json.loads(capsys.readouterr().out)
@@ -175,9 +177,16 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert {"speed", "whole training"} <= {line[:20].strip() for line in capsys.readouterr().out.splitlines()}
 
 
-def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
+@pytest.fixture
+def seen(monkeypatch):
+    """Descriptions of what would run, of which nothing runs: that takes long, and says less of what was read."""
     seen = []
     monkeypatch.setattr("purerl.runs.running.train.train", lambda description, *_: seen.append(description) or 0)
+    monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
+    return seen
+
+
+def test_transforms_are_swept_and_text_is_none_of_it(seen):
     params = ["sticky_actions=0,0.5", "randomise=length:0.4:0.6,tau:0.01:0.03", "observation_mask=1,3", "frame_stack=2"]
     run("sweep", "ppo", "--env", "CartPole-v1", "--env-params", *params)
     assert seen[0].swept == {"env.sticky_actions": [0.0, 0.5]}
@@ -185,10 +194,8 @@ def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
     assert seen[0].env_params == {**text, "frame_stack": 2}
 
 
-def test_own_parts_are_swept_and_evolved(own, monkeypatch):
-    seen = []
-    monkeypatch.setattr("purerl.runs.running.train.train", lambda description, *_: seen.append(description) or 0)
-    monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
+@pytest.mark.usefixtures("own")
+def test_own_parts_are_swept_and_evolved(seen):
     run("sweep", "doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--env-params", "stride=0.2,0.4")
     assert (seen[0].algo, seen[0].env) == ("doors_own:mine", "doors_own:make_env")
     assert seen[0].swept == {"env.stride": [0.2, 0.4]}
@@ -199,19 +206,16 @@ def test_own_parts_are_swept_and_evolved(own, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["nope:mine", "--env", "x"], "algorithm = 'nope:mine': cannot import nope (No module named 'nope')"),
+        (["nope:mine", "--env", "x"], "algorithm = 'nope:mine': cannot import nope"),
         (["doors_own:nope", "--env", "x"], "algorithm = 'doors_own:nope': module doors_own has no 'nope'"),
-        (["doors_own:number", "--env", "x"], "algorithm = 'doors_own:number': is int, must be a purerl.algos."),
+        (["doors_own:number", "--env", "x"], "algorithm = 'doors_own:number': is int"),
         ([":mine", "--env", "x"], "algorithm = ':mine': must be MODULE:ATTRIBUTE"),
-        (["ppo", "--env", "nope:make"], "env = 'nope:make': cannot import nope (No module named 'nope')"),
+        (["ppo", "--env", "nope:make"], "env = 'nope:make': cannot import nope"),
         (["ppo", "--env", "doors_own:nope"], "env = 'doors_own:nope': module doors_own has no 'nope'"),
         (["ppo", "--env", "doors_own:"], "env = 'doors_own:': must be MODULE:ATTRIBUTE"),
-        (["ppo", "--env", "doors_own:number"], "env = 'doors_own:number': is int, must be a function that returns"),
-        (["ppo", "--env", "doors_own:nothing"], "env = 'doors_own:nothing': returns NoneType, must return a purerl."),
-        (
-            ["ppo", "--env", "doors_own:strict"],
-            "env = 'doors_own:strict': cannot be called with no parameters (missing",
-        ),
+        (["ppo", "--env", "doors_own:number"], "env = 'doors_own:number': is int"),
+        (["ppo", "--env", "doors_own:nothing"], "env = 'doors_own:nothing': returns NoneType"),
+        (["ppo", "--env", "doors_own:strict"], "env = 'doors_own:strict': cannot be called with no parameters"),
         (
             ["ppo", "--env", "doors_own:strict", "--env-params", "strde=1"],
             "env = 'doors_own:strict': unknown parameter strde; nearest: stride",
@@ -232,14 +236,14 @@ CARTPOLE = ["--env", "CartPole-v1"]
     ("args", "code", "line", "function"),
     [
         (["record", "os:system", *CARTPOLE], 2, "policy = 'os:system': cannot be called: TypeError: ", ""),
-        (["record", "os:name", *CARTPOLE], 2, "policy = 'os:name': is str, must be a function that gives a Player", ""),
+        (["record", "os:name", *CARTPOLE], 2, "policy = 'os:name': is str", ""),
         (["record", "os:fspath", *CARTPOLE], 2, "policy = 'os:fspath': cannot be called: TypeError: ", ""),
-        (["record", "builtins:repr", *CARTPOLE], 2, "policy = 'builtins:repr': gives str, must give a purerl.", ""),
+        (["record", "builtins:repr", *CARTPOLE], 2, "policy = 'builtins:repr': gives str", ""),
         (["record", "doors_own:fails", *CARTPOLE], 2, "policy = 'doors_own:fails': cannot be called: IndexE", "fails"),
         (["record", "doors_own:hesitates", *CARTPOLE], 1, "your code raised SystemExit: 0 (", "leaves"),
-        (["record", "random", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete(n=", ""),
+        (["record", "random", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete", ""),
         (["record", "random", "--env", "os:system"], 2, "env = 'os:system': cannot be called with no parameters", ""),
-        (["train", "ppo", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete(n=", ""),
+        (["train", "ppo", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete", ""),
         (["train", "ppo", "--env", "doors_own:fails"], 2, "env = 'doors_own:fails': cannot be called: Ind", "fails"),
         (["plan", "ppo", "--env", "doors_own:leaves"], 2, "env = 'doors_own:leaves': cannot be called: Sys", "leaves"),
         (["train", "ppo", "--env", "doors_own:leaves_within"], 2, "env = 'doors_own:leaves_within': step: c", "leaves"),
@@ -259,7 +263,7 @@ def test_own_code_that_fails_is_told_in_a_line(args, code, line, function, own, 
 
 
 def test_a_fault_of_this_package_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("purerl.cli.read.list_names", json.loads)
+    monkeypatch.setattr("purerl.cli.read.list_names", json.loads)  # a fault: it needs text
     with pytest.raises(TypeError, match="the JSON object must be str"):
         main(["list", "envs"])
 
@@ -276,6 +280,8 @@ def test_list_marks_what_is_not_installed(capsys, monkeypatch):
     for family, names in families().items():
         run("list", "envs", "--family", family, "--json")
         assert json.loads(capsys.readouterr().out) == names == envs.names(family)
+    run("list", "algos", "--json")
+    assert json.loads(capsys.readouterr().out) == list(ALGORITHMS)
     run("list", "algos", "--family", "brax", expect=2)
     assert "is for environments only" in capsys.readouterr().err
 
@@ -326,7 +332,7 @@ def test_measured_time_counts_every_batch(monkeypatch):
 def test_devices(monkeypatch, capsys):
     """A kind of device that is not there is refused; one that is full says what may hold its memory."""
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--device", "tpu", expect=2)
-    assert "device = 'tpu': is not available; JAX finds cpu" in capsys.readouterr().err
+    assert "device = 'tpu':" in capsys.readouterr().err
 
     def full(*args):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")

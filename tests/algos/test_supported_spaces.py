@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from played import blank
+from demos import blank
 
 from purerl.algos import ALGORITHMS
 from purerl.envs.episodic import no_noise
@@ -88,5 +88,5 @@ def test_every_pair_of_spaces(algo):
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_empty_observations(algo):
     env = fake({"a": Box(-1.0, 1.0, (0, 3), jnp.float32)}, Discrete(2))
-    with pytest.raises(ConfigError, match=r"^env = 'fake': observation_space\['a'\]: shape \(0, 3\): has no elements$"):
+    with pytest.raises(ConfigError, match=r"^env = 'fake': observation_space\['a'\]:"):
         ALGORITHMS[algo].make_trainer(ALGORITHMS[algo].Config(), env)

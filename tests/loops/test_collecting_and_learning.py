@@ -20,11 +20,11 @@ TRAININGS = {
 LEARNING = """
 import pickle, sys
 import jax
-import test_halves
+import test_collecting_and_learning
 
 name, path = sys.argv[1:]
-algorithm, config = test_halves.TRAININGS[name]
-trainer = algorithm.make_trainer(config, test_halves.ENV)
+algorithm, config = test_collecting_and_learning.TRAININGS[name]
+trainer = algorithm.make_trainer(config, test_collecting_and_learning.ENV)
 state = jax.jit(trainer.init)(jax.random.key(0))
 with open(path, "rb") as file:
     trajectory = pickle.load(file)
