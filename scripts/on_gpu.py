@@ -425,6 +425,7 @@ def search(given: argparse.Namespace, seconds: float, append: Callable[..., None
         env = environment(given.scale)
         try:
             figures = searches.go_on(code, folder, words.split(), seconds, env)
+            figures["begun_at"] = searches.begun(folder)
             append("search", figures, f"python scripts/reproduce.py {words}", env["XLA_FLAGS"])
         except SystemExit as stop:
             print(f"search: failed, ended with {stop.code}", flush=True)
