@@ -44,6 +44,8 @@ ROOT = Path(__file__).parent.parent
 LINES, PAGE = "gpu.jsonl", "gpu-results.md"
 MOST_SECONDS = 120
 """The longest limit of a stage."""
+TINY_SECONDS = 400
+"""The limit of every stage at the scale tiny, and of the search: a busy CPU takes long to compile."""
 SEARCH = "value-loss"
 SEARCH_WORDS = {
     "full": "value-loss --scale full",
@@ -388,7 +390,7 @@ def visit(given: argparse.Namespace) -> int:
         start, words = time.monotonic(), stage.at(given.scale, given.peers, given.peer_python)
         env = environment(given.scale, stage)
         command = [sys.executable, __file__, "stage", stage.name, *words]
-        answer, reason = within(command, env, min(stage.seconds, left()) if given.scale == "full" else MOST_SECONDS)
+        answer, reason = within(command, env, min(stage.seconds if given.scale == "full" else TINY_SECONDS, left()))
         if reason:
             failed.append(stage.name)
             print(f"{stage.name}: failed, {reason}", flush=True)
@@ -411,7 +413,7 @@ def visit(given: argparse.Namespace) -> int:
     if waiting:
         print(f"left for the next visit: {', '.join(waiting)}", flush=True)
     if not given.only or "search" in given.only:
-        failed += search(given, left() if given.scale == "full" else min(left(), 2 * MOST_SECONDS), append)
+        failed += search(given, left() if given.scale == "full" else min(left(), TINY_SECONDS), append)
     return int(bool(failed))
 
 
@@ -430,6 +432,7 @@ def search(given: argparse.Namespace, seconds: float, append: Callable[..., None
         env = environment(given.scale)
         try:
             figures = searches.go_on(code, folder, words.split(), seconds, env)
+            figures["begun_at"] = searches.begun(folder)
             append("search", figures, f"python scripts/reproduce.py {words}", env["XLA_FLAGS"])
         except SystemExit as stop:
             print(f"search: failed, ended with {stop.code}", flush=True)

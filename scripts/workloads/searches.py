@@ -20,11 +20,11 @@ def code(folder: Path, commit: str, given: Path | None) -> Path | str:
     """Where the code lies that goes on with the search in ``folder``: this checkout, if its ``commit`` began the search
     or begins it now, otherwise the folder that is ``given``, or a worktree of that commit, made where there is git. In
     place of it the reason why there is none, in words."""
-    begun = folder.with_suffix(".commit")
-    if not begun.exists():
+    first = begun(folder)
+    if not first:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        begun.write_text(f"{commit}\n")
-    first = begun.read_text().strip()
+        folder.with_suffix(".commit").write_text(f"{commit}\n")
+        first = commit
     if first.startswith(commit) or commit.startswith(first):
         return ROOT
     if given:
@@ -36,6 +36,12 @@ def code(folder: Path, commit: str, given: Path | None) -> Path | str:
     except OSError:
         made = False
     return tree if made else f"it began at {first}, which git cannot check out here; give its code by --search-code"
+
+
+def begun(folder: Path) -> str:
+    """The commit that began the search in a folder; empty if none has."""
+    path = folder.with_suffix(".commit")
+    return path.read_text().strip() if path.exists() else ""
 
 
 def go_on(code: Path, folder: Path, words: list[str], seconds: float, env: dict[str, str]) -> dict[str, Any]:
