@@ -221,8 +221,8 @@ def test_memories_line_up(key, kind, length):
 @pytest.mark.parametrize("algo", [a2c, appo, dpo, impala, ippo, mappo, reinforce], ids=lambda algo: algo.name)
 def test_ratios_begin_at_one(key, algo):
     """With a memory, of every algorithm, in the second rollout, in which episodes end: what learns gives the actions
-    the probabilities that they had, as its update sees them, and others if ends of episodes were not seen. One of PPO's:
-    `test_memories_line_up`."""
+    the probabilities that they had, as its update sees them, and others if ends of episodes were not seen.
+    One of PPO's: `test_memories_line_up`."""
     sizes = {**SIZES, "num_epochs": 1, "num_minibatches": 1, "sequence_length": 4}
     names = [field.name for field in dataclasses.fields(algo.Config)]
     config = algo.Config(**{name: x for name, x in sizes.items() if name in names}, memory="gru", memory_size=8)
