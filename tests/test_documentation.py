@@ -137,7 +137,14 @@ class Smaller(ast.NodeTransformer):
 
 
 @pytest.mark.rest(
-    "python.md", "opponent-shaping.md", "your-network.md", "your-loss.md", "two-kinds.md", "your-algorithm.md"
+    "recipes.md",
+    "discogen.md",
+    "python.md",
+    "opponent-shaping.md",
+    "your-network.md",
+    "your-loss.md",
+    "two-kinds.md",
+    "your-algorithm.md",
 )
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page, folder, monkeypatch):

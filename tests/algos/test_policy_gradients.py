@@ -76,8 +76,9 @@ def test_appo_of_fresh_experience_is_ppo(key, kind):
     assert max(jax.tree.leaves(jax.tree.map(lambda x, y: np.abs(x - y).max(), result, slow))) > 1e-4
 
 
+@pytest.mark.rest
 def test_no_lag_costs_no_bits(key):
-    """A lag of 0 in a program that could have one is a program without."""
+    """A lag of 0 in a program that could have one is a program without. Who acts then: `test_actors_lag`."""
     plain, able = (trained(a2c, a2c.Config(**SIZES, max_lag=n), key) for n in (0, 1))
     jax.tree.map(np.testing.assert_array_equal, able, plain)
 
@@ -216,11 +217,12 @@ def test_memories_line_up(key, kind, length):
     assert np.all(np.abs(next_value[:-1] - value[1:])[~goes_on] > 1e-4)
 
 
-@pytest.mark.rest("mappo", "ippo", "impala", "reinforce", "dpo", "a2c")
+@pytest.mark.rest
 @pytest.mark.parametrize("algo", [a2c, appo, dpo, impala, ippo, mappo, reinforce], ids=lambda algo: algo.name)
 def test_ratios_begin_at_one(key, algo):
     """With a memory, of every algorithm, in the second rollout, in which episodes end: what learns gives the actions
-    the probabilities that they had, as its update sees them, and others if ends of episodes were not seen."""
+    the probabilities that they had, as its update sees them, and others if ends of episodes were not seen.
+    One of PPO's: `test_memories_line_up`."""
     sizes = {**SIZES, "num_epochs": 1, "num_minibatches": 1, "sequence_length": 4}
     names = [field.name for field in dataclasses.fields(algo.Config)]
     config = algo.Config(**{name: x for name, x in sizes.items() if name in names}, memory="gru", memory_size=8)

@@ -97,7 +97,7 @@ def test_values_and_policies(algo, probe):
     assert np.all(np.isclose(np.asarray(returns)[..., None], best, atol=1e-5).any(axis=-1))
 
 
-@pytest.mark.rest("r2d2")
+@pytest.mark.rest("r2d2", "impala", "pqn")
 @pytest.mark.parametrize("algo", CONFIGS)
 def test_no_illegal_action_in_a_million_steps(algo):
     """By a policy that explores as much as it can, of parameters as they begin."""

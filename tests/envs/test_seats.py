@@ -158,7 +158,7 @@ LEARNERS = {
 """Settings of learners of several agents; the algorithms of one family share what they do with the absent."""
 
 
-@pytest.mark.rest(*[f"[{name}]" for name in LEARNERS if name not in ("ppo", "dqn")])
+@pytest.mark.rest(*[name for name in LEARNERS if name not in ("ppo", "dqn")])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_nothing_is_learned_from_the_dead(name):
     """What an agent sees and is paid after its death changes no bit of what is learned.

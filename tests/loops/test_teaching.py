@@ -83,6 +83,7 @@ def test_replay_learns_from_new_levels_too(steps):
     assert not metrics["replayed"] and not same(state.learner, after.learner)
 
 
+@pytest.mark.rest("sfl", "paired")
 @pytest.mark.parametrize("curriculum", ["plr", "sfl", "paired"])
 def test_goes_on_with_the_same_bits(steps, curriculum):
     """From a state that was taken to the host and back, as checkpoints are."""

@@ -82,6 +82,7 @@ def test_longer_search_goes_on(whole, tmp_path):
     assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
 
 
+@pytest.mark.rest
 def test_a_search_begins_at_a_learned_function(whole, tmp_path):
     """So small steps leave it as it was; it is in the run, which needs the other one no more."""
     first, second, again = tmp_path / "first", tmp_path / "second", tmp_path / "again"

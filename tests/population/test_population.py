@@ -95,13 +95,14 @@ def train_alone(everyone, compiler_options):
     }
 
 
-@pytest.mark.rest("r2d2", "dqn", "batches", "one by one", "sharded")
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("devices", "batch_size"),
     [(1, "auto"), (8, "auto"), (2, 6), (1, 1)],
     ids=["groups of a lone device", "sharded over 8", "batches over 2", "one by one"],
 )
 def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
+    """Lanes alone, compiled quickly: ``algos/test_conformance.py``."""
     make_train, config, keys, env_params = everyone
     result = train_population(
         make_train, config, keys, env_params=env_params, batch_size=batch_size, devices=jax.devices()[:devices]

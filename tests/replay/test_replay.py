@@ -272,7 +272,7 @@ def worlds(draw, num_steps: int):
     return ends, reward.astype(np.float32), priority.astype(np.float32), seed
 
 
-@pytest.mark.rest("-3-")
+@pytest.mark.rest("-3-", "-4-1")
 @pytest.mark.parametrize("ring", RINGS + STORING, ids=lambda ring: "-".join(map(str, ring)))
 def test_against_a_history(ring):
     """After every addition, be the ring partly full, exactly full, or written over: items, weights and priorities."""
@@ -444,6 +444,7 @@ BUFFERS = {
 }
 
 
+@pytest.mark.rest("prioritised", "queue")
 @pytest.mark.parametrize("name", BUFFERS)
 def test_on_host_is_the_same(name):
     """Bit for bit, with its state in the host's memory before and after, and its samples in the device's."""
@@ -506,6 +507,7 @@ def test_vmap():
         jax.tree.map(lambda x, *y: np.testing.assert_array_equal(x, np.stack(y)), states, *apart)
 
 
+@pytest.mark.rest("uniform", "three steps")
 @pytest.mark.parametrize("view", ["three steps", "overlapping"])
 @pytest.mark.parametrize("kind", ["uniform", "prioritised"])
 def test_a_donated_ring_is_written_in_place(kind, view):
