@@ -193,7 +193,7 @@ STAGES = (
         "minatar-rainbow-8",
         speed,
         'algorithms "rainbow --preset image" --env Breakout-MinAtar --total-steps 30000 --agents 8',
-        f'algorithms "rainbow --preset image {REPLAY_TINY}" {IMAGES_TINY} 512',
+        f'algorithms "rainbow --hidden-sizes 8 {REPLAY_TINY}" --total-steps 512 --agents 2',
         120,
     ),
     Stage(
