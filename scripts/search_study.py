@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--frames", type=float, default=2.5e7)
     result.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     result.add_argument("--held-out", type=int, default=256)
-    scales.add(result, names=["base"], frames=1, seeds=[0], held_out=2)
+    scales.add(result, names=["population 16"], frames=1, seeds=[0], held_out=2)
     return result
 
 
