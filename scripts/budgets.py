@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--env", default="", help=f"environment (default: {' or '.join(ENVS)})")
     result.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
     result.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
-    scales.add(result, "jax_cuda12_plugin", algos=["reinforce"])
+    scales.add(result, "jax_cuda12_plugin")
     return result
 
 
@@ -82,7 +82,7 @@ def main() -> None:
     if given.write and other != default:
         parser().error("--write: the table is of the defaults alone")
     table = json.loads(TABLE.read_text()) if TABLE.exists() and other == default else {}
-    for algo in given.algos or ALGORITHMS:
+    for algo in given.algos or (["reinforce"] if given.scale == "tiny" else ALGORITHMS):
         before, now = table.get(algo, {}), usage(algo, *other)
         print(algo, *(f"{name} {before.get(name, '-')} -> {value}" for name, value in now.items()), flush=True)
         table[algo] = now

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Scale(argparse.Action):
-    """``--scale``. At tiny, options that are left at their defaults have the values of ``tiny``.
+    """``--scale``. At tiny, options (not positional arguments) left at their defaults have the values of ``tiny``.
 
     - ``needs``: what a tiny run needs beside the package, names of modules or words for something else, with commas; by
       the command's first word if there are several.
@@ -31,6 +31,9 @@ def add(
     **tiny: Any,
 ) -> None:
     """Adds ``--scale`` with the values of other options at tiny; `Scale` has the rest."""
+    positional = {each.dest for each in parser._actions if not each.option_strings}
+    if positional & tiny.keys():
+        raise ValueError(f"argparse sets positional arguments last: {positional & tiny.keys()}")
     text = "tiny: a try in seconds, of which nothing is claimed"
     given: dict[str, Any] = {"tiny": tiny, "needs": needs, "words": words or []}
     parser.add_argument("--scale", action=Scale, choices=choices, default=choices[0], help=text, **given)

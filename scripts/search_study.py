@@ -91,11 +91,11 @@ def scores(socket: Any, held_out: int) -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    result.add_argument("names", nargs="*", default=list(SETTINGS))
+    result.add_argument("names", nargs="*")
     result.add_argument("--frames", type=float, default=2.5e7)
     result.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     result.add_argument("--held-out", type=int, default=256)
-    scales.add(result, names=["base"], frames=1, seeds=[0], held_out=2)
+    scales.add(result, frames=1, seeds=[0], held_out=2)
     return result
 
 
@@ -104,7 +104,7 @@ def main() -> None:
     first = SOCKET.init(jax.random.key(0))
     unchanged = {place: live(first) for place, live in scores(SOCKET, options.held_out).items()}
     print("tuned L2 | " + " | ".join(f"{place} {np.mean(x):.1f}" for place, x in unchanged.items()), flush=True)
-    for name in options.names:
+    for name in options.names or (["population 16"] if options.scale == "tiny" else SETTINGS):
         for seed in options.seeds:
             socket, mean, generations, speed = run_search(SETTINGS[name], options.frames, seed)
             judged = scores(socket, options.held_out)
