@@ -294,9 +294,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         if stage.call is speed and stage.peer in given.peers:
             benchmark.arguments(stage.at(given.scale, given.peers, given.peer_python))
     if not (Path(given.peer_python).is_dir() or shutil.which(given.peer_python)):
-        parser.error(f"--peer-python {given.peer_python}: is neither a folder nor a program")
+        parser().error(f"--peer-python {given.peer_python}: is neither a folder nor a program")
     if given.search_code and not (given.search_code / "scripts" / "reproduce.py").is_file():
-        parser.error(f"--search-code {given.search_code}: must be a checkout, which has scripts/reproduce.py")
+        parser().error(f"--search-code {given.search_code}: must be a checkout, which has scripts/reproduce.py")
     if given.commit == "?" and given.seconds:
         parser().error("--commit: must be given, since git does not tell it here")
     given.out = given.out or (results.DOCS if given.scale == "full" else ROOT / "runs" / "on-gpu-tiny")
