@@ -337,7 +337,9 @@ def test_interrupt_saves(tmp_path):
     """SIGINT ends the chunk, saves, evaluates and exits 130; without a terminal there are plain lines."""
     command = [
         sys.executable,
-        str(ROOT / "scripts" / "train.py"),
+        "-m",
+        "purerl.cli",
+        "train",
         "ppo",
         *SHORT,
         "--total-steps",
@@ -362,7 +364,7 @@ def test_interrupt_saves(tmp_path):
 @pytest.mark.parametrize("kept", [True, False])
 def test_compiled_programs_are_kept_where_told(kept, tmp_path):
     """In the directory that is named; with "off" nowhere, not in the home directory either."""
-    command = [sys.executable, str(ROOT / "scripts" / "train.py"), "a2c", *SMALL]
+    command = [sys.executable, "-m", "purerl.cli", "train", "a2c", *SMALL]
     command += ["--out", str(tmp_path / "run")]
     cache = tmp_path / "cache"
     env = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}

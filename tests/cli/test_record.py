@@ -8,7 +8,6 @@ import pytest
 from commands import run
 
 from purerl import envs, load_dataset
-from purerl.store import carded
 
 SMALL = ["--env", "CueCorridor-v0", "--env-params", "length=4", "cue_cell=2", "--hidden-sizes", "8"]
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
@@ -55,7 +54,8 @@ def test_a_card_says_what_was_played(place, capsys):
 def test_an_agent_of_a_run_is_recorded(place, trained, capsys):
     """``cli/test_host_commands.py`` has an agent of another run."""
     demos = json.loads((trained / "config.json").read_text())["datasets"]["demos"]
-    assert demos["sha256"] == carded.load(carded.DATASET, place / "demos.safetensors").card["sha256"]
+    run("record", "random", *SMALL[:5], "--episodes", "30", "--out", place / "same.safetensors", "--json")
+    assert demos["sha256"] == json.loads(capsys.readouterr().out)["sha256"]
     run("record", place / "run", "--agent", "1", "--episodes", "3", "--out", place / "own.safetensors", "--json")
     card = json.loads(capsys.readouterr().out)
     assert card["policy"]["algo"] == "r2d3" and card["policy"]["seed"] == 1
