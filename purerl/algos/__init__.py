@@ -87,7 +87,7 @@ def read_config(algo: str, fields: dict[str, Any]) -> Any:
         fields: Values by name (`names.existing`). Their types and ranges are not checked.
 
     Raises:
-        ConfigError: Names fields that the config does not have, a line each.
+        ConfigError: Names fields that the config does not have, a line each, at most three.
     """
     Config = ALGORITHMS[algo].Config
     values = names.existing(fields, [field.name for field in dataclasses.fields(Config)], "config: ")

@@ -80,7 +80,7 @@ def replaced(
     """
     known = [field.name for field in dataclasses.fields(given.config)]
     if start:
-        start.file.existing(programs, known, "programs: ")
+        start.file.existing(programs, known, "programs: ")  # refuses the others
     changes = {name: column[index] for name, column in programs.items()}
     return parsing.Train(given.options, dataclasses.replace(given.config, **changes))
 

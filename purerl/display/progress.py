@@ -245,7 +245,10 @@ def say(console: Console, text: str) -> None:
 
 @contextlib.contextmanager
 def picturing(directory: Path) -> Iterator[None]:
-    """Tells of an error within the context, which draws what is saved in ``directory``, in a line; the run goes on."""
+    """Prints a line on the standard error for an error within the context, which draws results of a run, and goes on.
+
+    The results are saved in ``directory`` before, so that the run loses nothing but the picture.
+    """
     try:
         yield
     except Exception as error:  # of matplotlib, its fonts, or the disk

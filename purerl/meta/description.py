@@ -102,7 +102,7 @@ def start(file: ConfigFile) -> Start:
     Raises:
         ConfigError: The file holds no description.
     """
-    file.existing(file.fields, Description._fields)
+    file.existing(file.fields, Description._fields)  # refuses the others
     options, strategy = dict(file.options), file.take("strategy", dict, {})
     shared = "population", "num_seeds", "generations", "seed", "lanes", "tasks", "lifetimes"
     options |= {name: file.fields[name] for name in shared if name in file.fields}

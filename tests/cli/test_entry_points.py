@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import jax
 import pytest
-from commands import run
+from commands import own_module, run
 
 from purerl import envs, ppo
 from purerl.algos import ALGORITHMS
@@ -71,11 +71,8 @@ late = mine._replace(own_learner=leaves)
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A working directory with a module ``doors_own``."""
-    (tmp_path / "doors_own.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    sys.modules.pop("doors_own", None)
+    with own_module(tmp_path, monkeypatch, "doors_own", OWN):
+        yield tmp_path
 
 
 @pytest.mark.parametrize(

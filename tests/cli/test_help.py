@@ -3,10 +3,9 @@
 import dataclasses
 import itertools
 import re
-import sys
 
 import pytest
-from commands import run
+from commands import own_module, run
 
 from purerl.algos import ALGORITHMS
 from purerl.cli import helping, parsing
@@ -108,12 +107,9 @@ def test_a_command_with_few_options_shows_all(shown, command):
 
 
 def test_own_parts_are_shown_first(shown, tmp_path, monkeypatch):
-    (tmp_path / "help_own.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
     command = "train", "help_own:mine", "--wrapper", "help_own:hasty", "--wrapper", "help_own:loop"
-    first, whole = shown(*command, "--help"), shown(*command, "--help=all")
-    sys.modules.pop("help_own")
+    with own_module(tmp_path, monkeypatch, "help_own", OWN):
+        first, whole = shown(*command, "--help"), shown(*command, "--help=all")
     assert {"env", "courage", "heading", "haste", "sizes", "hurry"} <= set(names(first))
     assert len(names(first)) == helping.MOST
     assert "How much the agent dares. (default: 0.5)" in first and "How soon the agent acts." in first

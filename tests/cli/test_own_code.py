@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from commands import own_module
 
 from purerl.cli import main
 
@@ -118,11 +119,8 @@ def own(tmp_path, monkeypatch):
     """A working directory with a module ``faulty_own``, which is compiled anew whenever it is imported: two versions of
     one second and one size would share their bytecode."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    (tmp_path / "faulty_own.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    sys.modules.pop("faulty_own", None)
+    with own_module(tmp_path, monkeypatch, "faulty_own", OWN):
+        yield tmp_path
 
 
 def refused(capsys, *args):

@@ -2,11 +2,11 @@
 
 import json
 import os
-import sys
 
 import jax
 import jax.numpy as jnp
 import pytest
+from commands import own_module
 
 from purerl import cli
 from purerl.learned import sockets, written
@@ -58,11 +58,8 @@ def run(*args):
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A working directory with a module ``written_own``."""
-    (tmp_path / "written_own.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    sys.modules.pop("written_own", None)
+    with own_module(tmp_path, monkeypatch, "written_own", OWN):
+        yield tmp_path
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def start(file: ConfigFile) -> Start:
     Raises:
         ConfigError: If the file holds anything but a description.
     """
-    file.existing(file.fields, (*Description._fields, "programs"))
+    file.existing(file.fields, (*Description._fields, "programs"))  # refuses the others
     options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
     if "seeds" in file.fields:
         if (
