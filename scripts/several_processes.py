@@ -265,7 +265,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--members", type=int, default=16, help="agents, and candidates of a search")
     result.add_argument("--times", type=int, default=2, help="how often each process is killed")
     result.add_argument("--seed", type=int, default=0)
-    scales.add(result, members=2, times=1)
+    scales.add(result, members=4, times=1)
     return result
 
 
