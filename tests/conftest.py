@@ -1,5 +1,5 @@
 """Settings for every test: no silent broadcasting, eight devices to shard over, quick compiling, shared programs, and
-which tests ``pytest`` runs and which it leaves to ``pytest --rest``."""
+which tests ``pytest`` runs, and which it leaves to ``pytest --rest`` and ``pytest --weekly``."""
 
 import contextlib
 import ctypes
@@ -55,17 +55,23 @@ LONG = (
 """Files that take long: these come first, so that no process is left with one of them at the end."""
 
 
+LEFT_OUT = "weekly", "rest"
+"""Markers of tests that ``pytest`` leaves out. What has both is weekly."""
+
 MOST_BYTES = 6 * 2**27
 """Memory of a process beyond which it forgets programs."""
 
 
 def pytest_addoption(parser):
-    parser.addoption("--rest", action="store_true", help="run the tests that are left out otherwise, and only these")
+    parser.addoption("--rest", action="store_true", help="run only the tests with the marker rest")
+    parser.addoption("--weekly", action="store_true", help="run only the tests with the marker weekly")
     parser.addoption("--all-tests", action="store_true", help="run all tests")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "rest(*parts): is left to `pytest --rest`, or where its id has one of the parts")
+    for name in LEFT_OUT:
+        line = f"{name}(*parts): is left to `pytest --{name}`, or where its id has one of the parts"
+        config.addinivalue_line("markers", line)
     config.addinivalue_line("markers", "xdist_group: of pytest-xdist, which need not be there")
 
 
@@ -75,10 +81,14 @@ def group(item):
     return f"{item.path.stem}-{params.get('row', params.get('everyone'))}"
 
 
-def is_rest(item):
-    """Whether a test is one of those that ``pytest`` leaves out. What takes long is, if others like it are not."""
-    marker, name = item.get_closest_marker("rest"), item.callspec.id if hasattr(item, "callspec") else ""
-    return marker is not None and (not marker.args or any(part in name for part in marker.args))
+def left_to(item):
+    """The option by which a test runs, ``rest`` or ``weekly``, or none if ``pytest`` runs it. What takes long is left
+    out, if others like it are not."""
+    name = item.callspec.id if hasattr(item, "callspec") else ""
+    for marker in filter(None, map(item.get_closest_marker, LEFT_OUT)):
+        if not marker.args or any(part in name for part in marker.args):
+            return marker.name
+    return ""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -86,8 +96,9 @@ def pytest_collection_modifyitems(config, items):
     """Leaves out what is not asked for, and puts long files first."""
     named = any("::" in arg for arg in config.args)
     if not named and not config.getoption("all_tests"):
-        out = [item for item in items if is_rest(item) != config.getoption("rest")]
-        items[:] = [item for item in items if is_rest(item) == config.getoption("rest")]
+        asked = next(filter(config.getoption, LEFT_OUT), "")
+        out = [item for item in items if left_to(item) != asked]
+        items[:] = [item for item in items if left_to(item) == asked]
         config.hook.pytest_deselected(items=out)
     rank = {f"test_{name}": i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONG)))

@@ -55,6 +55,7 @@ def test_a_death_is_told(joined, who):
         assert heard[index].get(timeout=5) == (f"process {who} of {COUNT} has died", channel.EXIT_LOST)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("first", [True, False])
 def test_a_failure_before_the_news_of_a_death_has_the_same_words(joined, first, tmp_path, monkeypatch, capsys):
     """A collective that fails because of a death may be noticed before the death is."""

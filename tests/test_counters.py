@@ -79,7 +79,7 @@ def test_steps_beyond_int32(adam):
     np.testing.assert_array_equal(update(jnp.ones(3), (sooner, gradients.Descent(counters.of(2**31))))[0], step)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_algorithm_can_be_that_long(name):
     """An iteration is traced, nothing compiled: no count of the config overflows, and none is narrow in the state."""

@@ -7,6 +7,7 @@ from purerl.errors import ConfigError
 from purerl.store import regular_files
 
 
+@pytest.mark.rest
 def test_mutated_files():
     result = fuzz.fuzz(fuzz.LOADERS, 240, seed=0)
     assert not result.wrong, result.wrong[0]

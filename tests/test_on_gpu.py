@@ -61,6 +61,7 @@ def test_what_is_not_there_is_refused(words, capsys):
     assert stopped.value.code == 2 and "none" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.rest
 def test_a_stage_is_ended_at_its_limit_with_what_it_started():
     answer, reason = on_gpu.within(["sh", "-c", "echo said >&2; sleep 60"], dict(os.environ), 2)
     assert answer == "" and reason.splitlines()[1:] == ["said"]

@@ -412,11 +412,18 @@ def jit(function):
     return jax.jit(function, compiler_options=for_bits())
 
 
-QUICK = "ppo", "dqn", "pqn"
-"""Rows that are not left to ``pytest --rest``: one of each family."""
+QUICK, REST = ("ppo", "dqn"), ("pqn", "sac")
+"""Rows that ``pytest`` and ``pytest --rest`` run. The others are left to ``pytest --weekly``."""
 
 
-@pytest.fixture(scope="module", params=[x if x in QUICK else pytest.param(x, marks=pytest.mark.rest) for x in ROWS])
+def marked(name):
+    """A row with its marker."""
+    return (
+        name if name in QUICK else pytest.param(name, marks=getattr(pytest.mark, "rest" if name in REST else "weekly"))
+    )
+
+
+@pytest.fixture(scope="module", params=map(marked, ROWS))
 def row(request):
     return ROWS[request.param]
 

@@ -30,6 +30,7 @@ def steps_of(terminated, truncated):
     return Transition(obs, action, obs[..., 0], *ends, obs + 100, Recorded((), logits))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("truncated", "known", "last_row"),
     [
@@ -78,6 +79,7 @@ def test_the_ring_holds_logits_alone():
     assert each == 72
 
 
+@pytest.mark.rest
 def test_what_has_no_weight_teaches_nothing(started):
     trainer, state = started
     items = steps_of([0] * 8, [0] * 8)
@@ -92,7 +94,7 @@ def test_what_has_no_weight_teaches_nothing(started):
     assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(before), strict=True))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("learned", [True, False])
 def test_illegal_actions_have_no_probability(learned):
     env = envs.make("probe/illegal-actions")
@@ -109,6 +111,7 @@ def test_illegal_actions_have_no_probability(learned):
     assert np.all(taken)
 
 
+@pytest.mark.rest
 def test_a_rule_of_ones_own(started):
     """One that asks for the first action alone is what the policy becomes."""
 

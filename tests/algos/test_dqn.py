@@ -70,6 +70,7 @@ def test_weight_zero_is_not_learned_from(sample, key):
     assert same == [True, False]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_against_numpy(sample, key, double):
     """The mean Huber loss of Q-learning's errors, from the networks' outputs; the priorities are their sizes."""
@@ -97,6 +98,7 @@ def test_loss_against_numpy(sample, key, double):
     np.testing.assert_allclose(priority, size, rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_epsilon_falls_over_the_fraction():
     learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
     train = dqn.make_train(CONFIG, envs.make("CartPole-v1"), td_error=td_errors.munchausen)
@@ -178,6 +180,7 @@ def test_shards_without_lag_are_one_batch(sample, key):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), whole, mean)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("store", [False, True])
 def test_steps_at_a_cut(store):
     """All reward lies on the step that a time limit cuts. With a limit of one step most of what followed is not kept,

@@ -46,6 +46,7 @@ def sample():
     return Sample(items, slots, slots, jnp.linspace(0.0, 1.0, 8))
 
 
+@pytest.mark.rest
 def test_actor_climbs_by_the_chain_rule(sample):
     """Silver et al. 2014: dQ/da times da/dparams, each by itself; nothing of it moves the critics."""
     config = ddpg.Config(**SMALL)
@@ -61,6 +62,7 @@ def test_actor_climbs_by_the_chain_rule(sample):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), moved, climb)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("algo", [td3, sac], ids=lambda algo: algo.name)
 def test_target_by_hand(algo, sample):
     """The TD error of the first update: targets by the smaller critic, TD3's at disturbed actions, SAC's less what the
@@ -131,6 +133,7 @@ def test_units_of_actions():
     np.testing.assert_allclose(to_unit(action), [[0.5, 0.0], [-1.0, 0.0]])
 
 
+@pytest.mark.rest
 def test_observations_are_normalised(sample):
     """By the moments of what was learned from, which policies hold."""
     config = sac.Config(**SMALL, normalize_obs=True)
@@ -149,6 +152,7 @@ def test_observations_are_normalised(sample):
     np.testing.assert_allclose(result, by_hand, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_noise_that_remembers_begins_anew():
     """The process of an environment is its own, and starts from 0 with each episode."""
     config = ddpg.Config(**SMALL, noise="ornstein-uhlenbeck")

@@ -46,7 +46,7 @@ def trained(algo, config, key, lag=0.0):
     return program(algo, config)(lag, key).state.learner.params
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_vtrace_of_fresh_experience_is_actor_critic(key):
     """Without a lag IMPALA is A2C with lambda 1, and so it is uncorrected, and REINFORCE; with a lag neither."""
     plain = {**SIZES, "normalize_reward": False}  # REINFORCE's returns are of whole episodes, before they are scaled
@@ -64,7 +64,7 @@ def test_vtrace_of_fresh_experience_is_actor_critic(key):
     assert all(np.abs(x - y).max() > 1e-4 for i, x in enumerate(flat) for y in flat[:i])
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("kind", ["none", "gru"])
 def test_appo_of_fresh_experience_is_ppo(key, kind):
     """With no lag, lambda 1, and a target network that follows at once."""
@@ -76,13 +76,14 @@ def test_appo_of_fresh_experience_is_ppo(key, kind):
     assert max(jax.tree.leaves(jax.tree.map(lambda x, y: np.abs(x - y).max(), result, slow))) > 1e-4
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_no_lag_costs_no_bits(key):
     """A lag of 0 in a program that could have one is a program without. Who acts then: `test_actors_lag`."""
     plain, able = (trained(a2c, a2c.Config(**SIZES, max_lag=n), key) for n in (0, 1))
     jax.tree.map(np.testing.assert_array_equal, able, plain)
 
 
+@pytest.mark.rest
 def test_a_gradient_is_the_mean_of_its_workers(key):
     """One step of A2C on W workers' environments is the mean of the steps on each worker's, of rewards as they are."""
     config = a2c.Config(**SIZES, normalize_reward=False)
@@ -120,6 +121,7 @@ def lagging():
     return config, run
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("lag", [0, 1, 3, 4])
 def test_actors_lag(lagging, lag, key):
     """Who acts in iteration i learned last in iteration i - lag, and the first parameters act until then."""
@@ -132,6 +134,7 @@ def test_actors_lag(lagging, lag, key):
     np.testing.assert_array_equal(reported, lag)
 
 
+@pytest.mark.rest
 def test_too_old_experience_moves_nothing(lagging, key):
     """Which only a traced lag can be; a lag that can be looked at is refused."""
     config, run = lagging
@@ -142,7 +145,7 @@ def test_too_old_experience_moves_nothing(lagging, key):
         assert problem.startswith(f"lag = {lag}:")
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_recorded_policy_is_that_of_its_version(lagging, key):
     """The log-probabilities that V-trace takes for the actor's are those of the parameters that acted."""
     config = dataclasses.replace(lagging[0], lag=2.0)
@@ -160,6 +163,7 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
         state, _ = step(state)
 
 
+@pytest.mark.rest
 def test_epochs_end_at_the_target_kl(key):
     """The first minibatch is that of the policy that acted, so one step is taken, as if there were no others; without a
     target nothing looks."""
@@ -176,7 +180,8 @@ def test_epochs_end_at_the_target_kl(key):
     assert 0 < np.linalg.norm(moved - start) < np.linalg.norm(whole - start)
 
 
-@pytest.mark.rest("gtrxl-4", "lru-4", "gru-0", "lstm-4")
+@pytest.mark.rest
+@pytest.mark.weekly("gtrxl-4", "lru-4", "gru-0", "lstm-4")
 @pytest.mark.parametrize(("kind", "length"), [("gru", 0), *((kind, 4) for kind in memory.MEMORIES)])
 def test_memories_line_up(key, kind, length):
     """Before the first update every ratio is 1, to the last step of each sequence: sequences begin with the carry that
@@ -217,7 +222,7 @@ def test_memories_line_up(key, kind, length):
     assert np.all(np.abs(next_value[:-1] - value[1:])[~goes_on] > 1e-4)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("algo", [a2c, appo, dpo, impala, ippo, mappo, reinforce], ids=lambda algo: algo.name)
 def test_ratios_begin_at_one(key, algo):
     """With a memory, of every algorithm, in the second rollout, in which episodes end: what learns gives the actions
@@ -329,7 +334,7 @@ def test_past_of_a_traced_lag():
     assert versions.past({"a": jnp.zeros(2)}, 0) == () and versions.delay((), 5, 0) == (5, ())
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_an_estimate_of_ones_own_is_what_ppo_and_a2c_learn_by(key):
     """GAE as a part, with another lambda than the config's."""
     for algo, sizes in ((ppo, {**SIZES, "num_epochs": 1, "num_minibatches": 1}), (a2c, SIZES)):

@@ -104,6 +104,7 @@ def test_targets_bootstrap_from_the_true_next_observation(loss, trajectory, key,
     assert (loss(trace_lambda, trajectory, key) != loss(trace_lambda, moved, key)) == seen
 
 
+@pytest.mark.rest
 def test_epsilon_falls_over_the_fraction():
     """A straight line over half of ten iterations, each acting with one epsilon throughout."""
     config = dataclasses.replace(CONFIG, epsilon_start=0.9, epsilon_end=0.1, exploration_fraction=0.5)

@@ -36,7 +36,7 @@ CONFIG = r2d3.Config(
 )
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_demonstrations_alone_are_worth_what_went_on_after_their_cuts():
     """Reward 1 a step, cut every 5: worth 1 / (1 - gamma) = 10, also if every sequence is a demonstration. One program
     for both ratios, whose demonstrations are no part of a training's state."""

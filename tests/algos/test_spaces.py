@@ -78,7 +78,8 @@ def value(name, config, env, state, obs):
     return jnp.max(exploration.masked(q, joint_actions(env).legal(obs)), axis=-1)
 
 
-@pytest.mark.rest("r2d2", "impala", "pqn", "ppo", "dict-obs", "illegal")
+@pytest.mark.rest
+@pytest.mark.weekly("r2d2", "impala", "pqn", "ppo", "dict-obs", "illegal")
 @pytest.mark.parametrize(("algo", "probe"), [(algo, probe) for algo, probes in LEARNED.items() for probe in probes])
 def test_values_and_policies(algo, probe):
     """A value that an illegal action's reward of 100 had reached, by action or by target, would be far off."""
@@ -97,7 +98,8 @@ def test_values_and_policies(algo, probe):
     assert np.all(np.isclose(np.asarray(returns)[..., None], best, atol=1e-5).any(axis=-1))
 
 
-@pytest.mark.rest("r2d2", "impala", "pqn")
+@pytest.mark.rest
+@pytest.mark.weekly("r2d2", "impala", "pqn")
 @pytest.mark.parametrize("algo", CONFIGS)
 def test_no_illegal_action_in_a_million_steps(algo):
     """By a policy that explores as much as it can, of parameters as they begin."""

@@ -82,6 +82,7 @@ def test_more_actors_learn_more_from_each_frame():
     assert samples(apex.Config()) == 2 * samples(dqn.Config())
 
 
+@pytest.mark.rest
 def test_actors_give_the_learners_priorities(actors, key):
     """The same parameters give the same errors, also where an episode ended within the three steps; but not of what
     followed a truncated step, which no actor saw."""
@@ -95,6 +96,7 @@ def test_actors_give_the_learners_priorities(actors, key):
     assert np.std(priority) > 0.1
 
 
+@pytest.mark.rest
 def test_actors_priorities_reach_the_ring(actors):
     """With full correction the weight is inverse to the chance, which is proportional to a power of the priority."""
     _, _, sample = actors
@@ -102,6 +104,7 @@ def test_actors_priorities_reach_the_ring(actors):
     np.testing.assert_allclose(powered * sample.weight, np.min(powered) * np.max(sample.weight), rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_each_actor_has_its_epsilon(actors):
     """Actor i acts at random just below its rung of the ladder, not just above; so it did when it filled the ring."""
     learner, state, _ = actors
@@ -150,6 +153,7 @@ def ends(items):
     return items.terminated | items.truncated
 
 
+@pytest.mark.rest
 def test_stored_carry_gives_the_acting_values(acted):
     """Unrolled from its stored carry, a sequence has the values of the unbroken trajectory, by which actions were
     chosen; from a carry of zeros it has not."""
@@ -165,6 +169,7 @@ def test_stored_carry_gives_the_acting_values(acted):
     assert not np.all(np.any(ends(items)[:-1], axis=0)) and len(np.unique(sample.slot)) > 5
 
 
+@pytest.mark.rest
 def test_no_gradient_flows_through_the_burn_in(acted, key):
     """The update is that on the later steps alone, from a given carry; what came before matters through it only."""
     network, learner, state, _, sample = acted
@@ -198,6 +203,7 @@ def unrescaled(y):
     return low
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("double", [True, False])
 def test_sequences_by_hand(acted, key, double):
     """Loss and priorities from both networks' values: rescaled targets over three steps, a termination and a truncation
@@ -272,7 +278,7 @@ def whole():
     return rainbow_loss(RAINBOW)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("change", [{"n_step": 1}, {"prioritised": False}], ids=lambda change: next(iter(change)))
 def test_what_rainbow_stores_matters(whole, change):
     assert abs(rainbow_loss(dataclasses.replace(RAINBOW, **change)) - whole) > 1e-4
@@ -294,6 +300,7 @@ def of_rainbow():
     return updated(RAINBOW)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "change",
     [{"double": False}, {"dueling": False}, {"noisy": False, "epsilon_end": 0.1}, {"num_atoms": 21}],
@@ -309,7 +316,7 @@ def test_distance_of_distributions():
     np.testing.assert_allclose(value_based.wasserstein(x, p, y), wasserstein_distance(x, y, p))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_recovers_a_distribution_of_returns():
     """QR-DQN in two gambles: the returns 6, 2 and -2."""
     config = qr_dqn.Config(**value_based.GAMBLE, total_steps=30_000, num_quantiles=16, kappa=0.05)
@@ -318,6 +325,7 @@ def test_recovers_a_distribution_of_returns():
     assert value_based.distances(values, probabilities, value_based.coins(2)) <= 0.15
 
 
+@pytest.mark.rest
 def test_priorities_save_updates():
     """On a short blind cliff walk."""
     uniform, proportional = (np.median(value_based.updates_needed(8, prioritise, 3)) for prioritise in (False, True))

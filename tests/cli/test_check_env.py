@@ -184,6 +184,7 @@ def test_noted_environments(name, here, capsys):
     assert f"note          {NOTED[name]}" in capsys.readouterr().out and NOTED[name] in PAGE
 
 
+@pytest.mark.rest
 def test_sound_environment(here, capsys):
     run("check-env", "checked_own:sound", "--steps", "6", "--envs", "2", "--env-params", "sticky_actions=0.5")
     output, *rows = capsys.readouterr().out.splitlines()
@@ -220,7 +221,7 @@ def test_trees_and_bad_input(capsys):
     run("check-env", expect=2)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_the_page(here, capsys):
     """Its commands, in its order: each ends well, and what was learned finds the door and the apples."""
     commands = [line for block in re.findall("```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]

@@ -55,7 +55,7 @@ def test_run_directory(trained):
     assert config["config"]["total_steps"] == STEPS and config["config"]["hidden_sizes"] == [8]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("algo", ["dqn", "r2d2"])
 def test_replay_is_spread_over_devices(algo, tmp_path):
     small = ["--warmup-steps", "512", "--capacity", "1024", "--num-seeds", "2"]
@@ -91,7 +91,7 @@ def test_quantiles_of_the_population(trained):
     assert iqm["value"] > 0 and iqm["low"] is iqm["high"] is None and summary["alive_per_seed"] == [True, True]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.usefixtures("as_shipped")
 def test_agents_have_the_same_policies_alone_and_in_batches(tmp_path):
     seeds = ["--num-seeds", "3", "--seed", "4"]
@@ -107,7 +107,7 @@ def test_agents_have_the_same_policies_alone_and_in_batches(tmp_path):
     assert [(r["iteration"], r["seed"]) for r in rows] == [(1, 4), (1, 5), (2, 4), (2, 5), (1, 6), (2, 6)]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_sweep(tmp_path, capsys):
     """Two rates by two gravities by two seeds; the ranking, its file, its picture; and the policies read back."""
     out = tmp_path / "sweep"
@@ -136,7 +136,7 @@ def in_order(ranked, config):
     return next(row["returns"] for row in ranked if row["config"] == config)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.usefixtures("as_shipped")
 def test_sweep_member_equals_its_lone_run(tmp_path):
     run("sweep", "ppo", *SMALL, "--gamma", "0.9,0.95", "--num-seeds", "2", "--out", str(tmp_path / "sweep"))
@@ -156,7 +156,7 @@ def test_compare(trained, tmp_path, capsys):
     assert "two or more" in capsys.readouterr().err
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_plan(capsys):
     """A plan runs nothing; what cannot fit ends with code 4 and names what is large."""
     run("plan", "ppo", *SHORT, "--num-seeds", "64", "--json")
@@ -232,7 +232,7 @@ def test_eval(trained, capsys):
     assert "return " + ", ".join(f"{x:.1f}" for x in result["return_per_seed"]) in capsys.readouterr().out
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_policy_in_gymnasium(tmp_path):
     """Two agents learn to balance the pole, and the first plays Gymnasium's as well as ours: both means within the
     other's 99 % interval."""
@@ -332,7 +332,7 @@ def test_divergence_is_told(tmp_path, capsys):
     assert "Pendulum-v1 has continuous actions; --preset continuous has" in capsys.readouterr().err
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_interrupt_saves(tmp_path):
     """SIGINT ends the chunk, saves, evaluates and exits 130; without a terminal there are plain lines."""
     command = [
@@ -360,7 +360,7 @@ def test_interrupt_saves(tmp_path):
     assert len(log.read_text().splitlines()) == summary["env_steps"] // 512
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("kept", [True, False])
 def test_compiled_programs_are_kept_where_told(kept, tmp_path):
     """In the directory that is named; with "off" nowhere, not in the home directory either."""
@@ -375,7 +375,7 @@ def test_compiled_programs_are_kept_where_told(kept, tmp_path):
     assert not (tmp_path / "home" / ".cache" / "purerl").exists()  # where matplotlib keeps its fonts
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_peak_memory_does_not_grow_with_training():
     """The program that runs a chunk is the same however long the training; and a chunk's rows are scalars."""
     from purerl import envs, loops, ppo

@@ -141,7 +141,7 @@ def test_help_texts_stand_alone(capsys):
     assert "`purerl evolve td-loss`" in text
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     """Under a default name without ``:`` and ``/``; files have the modes that the umask allows."""
     mine = ["doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--num-seeds", "3", "--agents-at-once", "2"]

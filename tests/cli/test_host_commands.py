@@ -42,6 +42,7 @@ def paired(tmp_path_factory):
     return directory
 
 
+@pytest.mark.rest
 def test_a_run_is_evaluated(scripted, capsys):
     assert len((scripted / "evaluations.jsonl").read_text().splitlines()) == 2 * 4 and (scripted / "best").is_dir()
     capsys.readouterr()
@@ -56,6 +57,7 @@ def test_a_run_is_evaluated(scripted, capsys):
     assert result["return_per_seed"][1] == total
 
 
+@pytest.mark.rest
 def test_rivals_play_on_the_host(paired, capsys):
     capsys.readouterr()
     for rival in ("random", paired):
@@ -68,6 +70,7 @@ def test_rivals_play_on_the_host(paired, capsys):
     assert sum(random[f"{name}_per_seed"][0] for name in ("won", "drawn", "lost")) == 1
 
 
+@pytest.mark.rest
 def test_a_film_has_the_pictures_of_the_library(scripted, tmp_path, capsys):
     run("render", scripted, "--out", tmp_path / "film.gif", "--episodes", "2", "--size", "64")
     assert "12 frames" in capsys.readouterr().out  # before each of five steps, and where they end
@@ -79,12 +82,14 @@ def test_a_film_has_the_pictures_of_the_library(scripted, tmp_path, capsys):
     assert top[:5] == pytest.approx([0, 1, 2, 3, 4], abs=1)
 
 
+@pytest.mark.rest
 def test_no_picture_is_told_before_anything_is_played(paired, tmp_path, capsys):
     error = line(capsys, "render", paired, "--out", tmp_path / "film.gif")
     assert error.startswith("purerl: error: env = 'host_envs:pair': cannot be rendered")
     assert not (tmp_path / "film.gif").exists()
 
 
+@pytest.mark.rest
 def test_play_on_the_host_is_recorded(scripted, paired, tmp_path):
     run("record", scripted, "--agent", "1", "--episodes", "3", "--out", tmp_path / "run.safetensors")
     data = load_dataset(tmp_path / "run.safetensors", envs.make("host_envs:script"))
@@ -100,7 +105,7 @@ def test_play_on_the_host_is_recorded(scripted, paired, tmp_path):
     assert (load_dataset(b, envs.make("host_envs:script")).action == 1).all()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_opponents_play_in_workers(tmp_path, capsys):
     past = [
         "train",
@@ -119,7 +124,7 @@ def test_opponents_play_in_workers(tmp_path, capsys):
     run(*past, "--workers", "2", "--out", tmp_path / "run")  # whose rows are not halved by themselves
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_demonstrations_teach_on_the_host(tmp_path):
     demos = tmp_path / "demos.safetensors"
     run("record", "random", *CARTPOLE, "--episodes", "20", "--out", demos)
@@ -128,6 +133,7 @@ def test_demonstrations_teach_on_the_host(tmp_path):
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["alive_per_seed"] == [True]
 
 
+@pytest.mark.rest
 def test_a_plan_and_its_speed(monkeypatch, capsys):
     monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.1)  # so that nothing waits long
     capsys.readouterr()
@@ -136,6 +142,7 @@ def test_a_plan_and_its_speed(monkeypatch, capsys):
     assert plan["peak_bytes"] > 0 and plan["flops_per_frame"] > 0 and plan["steps_per_second"] > 0
 
 
+@pytest.mark.rest
 def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
     run("sweep", "ppo", "--env", "host_envs:script", *SIZES, "--total-steps", "64", "--env-params",
         "reward_scale=0.1,1", "--out", tmp_path / "sweep")  # fmt: skip
@@ -183,6 +190,7 @@ def test_whole_programs_are_refused_in_python():
             call()
 
 
+@pytest.mark.rest
 def test_a_training_in_chunks_is_that_of_the_command_line(tmp_path):
     env = envs.make("host_envs:script")
     run("train", "ppo", "--env", "host_envs:script", *SIZES, "--total-steps", "64", "--out", tmp_path / "run")

@@ -43,6 +43,7 @@ def env():
     return envs.make("Maze-v0", max_steps=8, walls=4)
 
 
+@pytest.mark.rest
 def test_a_run_keeps_the_levels_of_its_agents(place, env):
     result = levels.load(place / levels.FILE, env, "Maze-v0")
     assert result.names[0] == "agent 0, level 0" and len({name.split(",")[0] for name in result.names}) == 2
@@ -71,6 +72,7 @@ def player_of(run):
     return return_of
 
 
+@pytest.mark.rest
 def test_each_level_is_played(place, env, capsys):
     run("eval", place, "--levels", place / levels.FILE, "--episodes", "2", "--json")
     result = json.loads(capsys.readouterr().out)
@@ -84,6 +86,7 @@ def test_each_level_is_played(place, env, capsys):
             assert result["solved_per_level"][agent][i] == float(alone > 0)
 
 
+@pytest.mark.rest
 def test_the_worst_levels_are_told(place, capsys, monkeypatch):
     monkeypatch.setattr("purerl.runs.reading.level_evaluation.ROWS", 64)  # in several parts
     run("eval", place, "--levels", "random:200:3", "--episodes", "1", "--json")
@@ -99,6 +102,7 @@ def test_the_worst_levels_are_told(place, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["return_per_level"] != result["return_per_level"]
 
 
+@pytest.mark.rest
 def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(carded, "MOST_BYTES", 1000)  # a bound that a test can reach
     run(*TRAIN, "--num-seeds", "2", "--out", tmp_path / "run")  # of which the program is compiled
@@ -106,17 +110,20 @@ def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatc
     assert (tmp_path / "run" / "summary.json").exists() and not (tmp_path / "run" / levels.FILE).exists()
 
 
+@pytest.mark.rest
 def test_held_out_mazes_have_names(place, capsys):
     run("eval", place, "--levels", "held-out", "--episodes", "1")
     output = capsys.readouterr().out
     assert "Labyrinth2" in output and "solved, means over agents: mean" in output and "worst 10%" in output
 
 
+@pytest.mark.rest
 def test_levels_are_drawn(place, tmp_path):
     run("plot", place, "--kind", "levels", "--out", tmp_path / "levels.png")
     assert (tmp_path / "levels.png").stat().st_size > 1000
 
 
+@pytest.mark.rest
 def test_what_cannot_be_is_told_in_a_line(place, tmp_path, capsys):
     error = lambda text: line(capsys, "eval", place, "--levels", text)
     assert "must be random:N:SEED, with N from 1" in error("random:0:1")

@@ -57,6 +57,7 @@ def test_what_becomes_of_a_process_is_told(program, limits, code, line, instead,
     assert started[0].returncode is not None
 
 
+@pytest.mark.rest
 def test_what_it_started_ends_with_it(instead, tmp_path, capsys):
     """Also if it does not listen to the signal to end."""
     number = tmp_path / "pid"

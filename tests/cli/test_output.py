@@ -37,6 +37,7 @@ class Loud(gymnasium.Env):
 """
 
 
+@pytest.mark.rest
 def test_what_environments_print_goes_to_the_standard_error(tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
     code = "from purerl.cli import entry; entry(['check-env', 'loud:Loud', '--steps', '2', '--envs', '1', '--json'])"
@@ -72,6 +73,7 @@ class Moves(Loud):
 """
 
 
+@pytest.mark.rest
 def test_an_environment_that_changes_the_folder_changes_no_path(tmp_path, monkeypatch, capsys):
     (tmp_path / "loud.py").write_text(LOUD)
     (tmp_path / "moves.py").write_text(MOVES)

@@ -214,6 +214,7 @@ def written(run):
     )
 
 
+@pytest.mark.rest
 def test_a_run_whose_code_changed(own, capsys):
     """Nothing of it is touched: it goes on once its code is mended."""
     (own / "faulty_own.py").write_text(OWN.replace("advantage.shpe", "advantage"))

@@ -91,6 +91,7 @@ def test_pictures_of_a_training(args, trained, tmp_path, capsys):
     assert "<svg" in text and capsys.readouterr().out == f"{tmp_path / 'picture.svg'}\n"
 
 
+@pytest.mark.rest
 def test_a_map_a_search_and_both_beside_each_other(trained, searched, tmp_path):
     swept = tmp_path / "swept"
     config(swept, "sweep")

@@ -50,7 +50,7 @@ def test_a_card_says_what_was_played(place, capsys):
     assert out.read_bytes() == (place / "demos.safetensors").read_bytes()  # the same command, the same episodes
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_an_agent_of_a_run_is_recorded(place, trained, capsys):
     """``cli/test_host_commands.py`` has an agent of another run."""
     demos = json.loads((trained / "config.json").read_text())["datasets"]["demos"]
@@ -95,7 +95,7 @@ def test_files_that_are_refused_before_anything_compiles(place, capsys):
     assert not (place / "never").exists()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.usefixtures("trained")
 def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     """Wherever they lie now, and with no others; and it is evaluated without them."""
@@ -114,7 +114,7 @@ def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     assert summary["device"]["count"] == jax.device_count() and len(summary["return_per_seed"]) == 2
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_plan_tells_both(place, capsys):
     data = next(path for path in (place / "moved.safetensors", place / "demos.safetensors") if path.exists())
     run("plan", *TRAIN[1:], "--demos", data, "--num-seeds", "2", "--json")

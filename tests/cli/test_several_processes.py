@@ -12,7 +12,7 @@ TINY = ("--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "8", "--com
 TRAIN = ["train", "a2c", *TINY, "--num-seeds", "2", "--total-steps", "2000", "--checkpoint-seconds", "0"]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_two_processes_come_to_what_one_does(tmp_path):
     """The parts stay: store/test_pieces.py, population/test_splitting.py, test_channel.py."""
     one, two = tmp_path / "one", tmp_path / "two"
@@ -26,14 +26,14 @@ def test_two_processes_come_to_what_one_does(tmp_path):
     assert (device["count"], device["processes"]) == (2, 2)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_search_in_two_processes(tmp_path):
     args = ["evolve", "value-loss", *TINY[:8], "--population", "4", "--generations", "2", "--total-steps", "512"]
     one, two, _, _ = several.both(args, tmp_path)
     assert several.different(one, two) == [] and "artefact.json" in several.contents(one)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("who", [1, 0])
 def test_a_death_ends_the_others_and_loses_nothing(who, tmp_path, monkeypatch):
     monkeypatch.setattr(several, "KILLED", [*TRAIN, "--total-steps", "400000"])
@@ -45,7 +45,7 @@ def test_a_death_ends_the_others_and_loses_nothing(who, tmp_path, monkeypatch):
     assert result.code == 0 and not set(several.RESULTS) & set(several.different(whole, directory)), result.output
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_signal_to_one_saves_and_ends_all(tmp_path):
     directory = tmp_path / "run"
     running = several.together([*TRAIN, "--total-steps", "1000000000", "--out", str(directory)], devices=1)
@@ -56,7 +56,7 @@ def test_a_signal_to_one_saves_and_ends_all(tmp_path):
     assert several.has_checkpoints(directory)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_bad_input_ends_all(tmp_path):
     """Each finds what all find; what the first one alone finds ends the others, too."""
     (tmp_path / "run").mkdir()
@@ -67,7 +67,7 @@ def test_bad_input_ends_all(tmp_path):
         assert all("Traceback" not in each.output and "purerl: error:" in each.output for each in ends)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_sweep_of_programs_goes_on_in_several_processes(tmp_path):
     args = ["sweep", *TRAIN[1:], "--hidden-sizes", "4,8"]
     one, two, _, _ = several.both(args, tmp_path)

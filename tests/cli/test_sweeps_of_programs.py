@@ -21,6 +21,7 @@ def whole(tmp_path_factory):
     return path
 
 
+@pytest.mark.rest
 def test_all_configurations_are_ranked_together(whole):
     ranking = json.loads((whole / "sweep.json").read_text())
     assert ranking["swept"] == {"num_envs": [2, 2, 4, 4], "learning_rate": [1e-3, 1e-2, 1e-3, 1e-2]}
@@ -38,6 +39,7 @@ def test_all_configurations_are_ranked_together(whole):
     assert [json.loads((whole / str(k) / "config.json").read_text())["config"]["num_envs"] for k in range(2)] == [2, 4]
 
 
+@pytest.mark.rest
 def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch):
     train = programs.train
 
@@ -60,6 +62,7 @@ def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch
     run("resume", tmp_path / "run")
 
 
+@pytest.mark.rest
 def test_other_commands(whole, tmp_path, capsys):
     run("plot", whole, "--out", tmp_path / "map.png")
     run("eval", whole, expect=2)

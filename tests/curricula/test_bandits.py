@@ -17,26 +17,29 @@ def regret():
     )
 
 
+@pytest.mark.weekly
 def test_random_levels_end_in_the_trap(regret):
     assert regret(bandits.randomised).min() >= 0.95
 
 
+@pytest.mark.rest
 def test_robust_replay_finds_the_least_regret(regret):
     result = regret(bandits.replaying, robust=True)
     assert result.min() >= 0.4 and result.max() <= 0.45
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_replay_finds_the_least_regret(regret):
     assert regret(bandits.replaying).max() <= 0.45
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("settings", [{"score": bandits.of_returns(-1.0)}, {"staleness": 1.0}])
 def test_scores_are_what_finds_it(regret, settings):
     assert regret(bandits.replaying, 3, robust=True, **settings).min() >= 0.95
 
 
+@pytest.mark.rest
 def test_the_most_learnable_levels_are_kept():
     env = bandits.learnability()
     trainer = bandits.learnable(env, capacity=32, share=0.5, refresh=100, limit=env.design.solved)

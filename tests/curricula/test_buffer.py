@@ -43,6 +43,7 @@ def record(buffer, levels, played, place=None, chance=None):
     return buffers.record(buffer, levels, place, played, gap, buffer.score if chance is None else chance)
 
 
+@pytest.mark.rest("0.0-1.0")
 @pytest.mark.parametrize(("staleness", "temperature"), [(0.0, 1.0), (0.3, 0.3), (1.0, 0.1), (0.5, 2.0)])
 def test_draws_are_those_of_numpy(staleness, temperature):
     scores, stamps = [3.0, -1.0, 7.0, 7.5, 0.0, 2.0], [10, 3, 8, 9, 10, 1]
@@ -63,6 +64,7 @@ def test_levels_that_are_all_as_old_are_drawn_alike_by_age():
     )
 
 
+@pytest.mark.rest
 def test_new_levels_take_empty_places_first():
     after = record(filled([1.0, 2.0]), [50, 51, 52], came([0.5, -3.0, 9.0], [True, True, False]))
     assert after.size == 4 and after.clock == 11
@@ -105,6 +107,7 @@ def test_the_best_return_is_never_forgotten():
     assert record(once, [0], came([2.0], value=0.5), place=[0]).score[0] == 4.5
 
 
+@pytest.mark.rest
 def test_what_is_not_finite_never_enters():
     after = record(filled([1.0]), [50, 51], came([np.nan, np.inf]))
     assert after.size == 1

@@ -276,6 +276,7 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
         growing_logs.Followed(tmp_path / "pipe").read()
 
 
+@pytest.mark.rest
 def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
     """Many lines that hold little, and one with many names, make no table of all names in all lines."""
     directory = write_run(tmp_path / "one", iterations=0)

@@ -346,6 +346,7 @@ def corridor(tmp_path_factory):
     return directory
 
 
+@pytest.mark.rest
 def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
     run("render", str(corridor), "--episodes", "2", "--fps", "5", "--size", "64")
     with Image.open(corridor / "film.gif") as film:
@@ -365,6 +366,7 @@ def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
     assert "step 2" in page and "cut off after 3 steps, return" in page and "step 3" not in page
 
 
+@pytest.mark.rest("args0-must end in .gif, .mp4, .html")
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -194,6 +194,7 @@ class Board:
         return self.at(count + right, 1.0 * right, count + right >= 5, ~right)
 
 
+@pytest.mark.rest
 def test_jumanji():
     env = envs.from_jumanji("board", Board())
     envs.check_env(env)
@@ -263,6 +264,7 @@ def test_craftax():
     np.testing.assert_array_equal(step.terminated, [False] * 5 + [True, False])
 
 
+@pytest.mark.rest
 def test_trees_train():
     """An observation of several parts, with illegal actions, through a training."""
     config = ppo.Config(total_steps=128, num_envs=4, num_steps=16, num_minibatches=2, hidden_sizes=(4,))

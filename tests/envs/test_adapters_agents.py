@@ -104,6 +104,7 @@ class Pair:
         return self.obs(state), state, rewards, {"left": ended, "right": ended, "__all__": ended}, {}
 
 
+@pytest.mark.rest
 def test_unequal_agents():
     env = envs.from_jaxmarl("pair", Pair(), max_steps=5)
     envs.check_env(env)
@@ -170,6 +171,7 @@ class Alone(Pair):
         return {"left": jnp.ones((2, 2), jnp.int8), "right": jnp.zeros((3,), jnp.int8)}
 
 
+@pytest.mark.rest
 def test_what_no_mask_says():
     env = envs.from_jaxmarl("alone", Alone(), max_steps=4)
     envs.check_env(env)
@@ -253,6 +255,7 @@ class Nim:
         return jnp.array([state.sticks > 2, player == 0])
 
 
+@pytest.mark.rest
 def test_players():
     env = envs.from_pgx("nim", Nim())
     envs.check_env(env)
@@ -275,7 +278,7 @@ def test_players():
     assert 0 < before["obs"][begins][:, 0, 2].mean() < 1
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_agents_train():
     config = ppo.Config(total_steps=256, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(4,))
     for env in (envs.from_jaxmarl("pair", Pair(), max_steps=9), envs.from_pgx("nim", Nim())):

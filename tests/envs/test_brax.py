@@ -117,6 +117,7 @@ def test_contract():
     envs.check_env(envs.from_brax("walk", Walk(end=3.0), max_steps=5))
 
 
+@pytest.mark.rest
 def test_critic_knows_truncation():
     """Reward 1 a step for ever, cut every 5: the critic is within 1 % of 1 / (1 - gamma)."""
 

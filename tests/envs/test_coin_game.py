@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 from fleets import play
 
 from purerl import envs
@@ -46,6 +47,7 @@ def test_step_by_step():
     assert len(respawned) == 9 and both
 
 
+@pytest.mark.rest
 def test_what_random_play_is_worth():
     """A coin and the places of both agents relative to it are a chain of 81 states."""
     shifts = [3 * (dr % 3) + dc % 3 for dr, dc in MOVES.values()]

@@ -26,7 +26,7 @@ def strict():
         yield
 
 
-@pytest.mark.rest(
+@pytest.mark.weekly(
     "MinAtar",
     "MatrixShaping",
     "MountainCar",

@@ -16,6 +16,7 @@ def shown(env, steps, num=8, act=None, seed=0):
     return np.concatenate([first[None], after[:-1]]), after, actions, made
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("depth", [4, 7])
 def test_sea_is_gymnax_of_any_depth(depth):
     gymnax = pytest.importorskip("gymnax.environments.bsuite.deep_sea")

@@ -45,7 +45,7 @@ SMALL = {"num_steps": 16, "hidden_sizes": (8,), "learning_rate": 1e-2}
 RING = {"num_updates": 2, "batch_size": 8, "prioritised": True, "epsilon_ladder": 2.0}
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("algo", [ppo, dqn], ids=lambda algo: algo.name)
 def test_agents_who_do_not_meet_are_lone_environments(algo):
     """An unmodified algorithm: two agents of three copies against six lone environments, bit for bit."""
@@ -63,6 +63,7 @@ def test_agents_who_do_not_meet_are_lone_environments(algo):
     assert np.nansum(lone.metrics["episodes"]) > 10
 
 
+@pytest.mark.rest
 def test_rows_of_a_fleet():
     rows = fleet(apart(LONE, 2), 3)
     assert (rows.size, rows.env_steps) == (6, 3)
@@ -77,6 +78,7 @@ def test_rows_of_a_fleet():
     assert evaluate(jax.random.key(3), apart(LONE, 2), learner, policy, num_episodes=5).episode_return.shape == (10,)
 
 
+@pytest.mark.rest
 def test_a_learner_decides_what_its_carry_keeps():
     """A count of steps that begins anew with each episode, beside one of steps and rewards that goes on."""
     learner = ppo.make_learner(ppo.Config(), LONE)._replace(
@@ -183,6 +185,9 @@ def test_levels_have_the_distribution_of_the_environment(way):
     assert abs(np.corrcoef(seen[:-1], seen[1:])[0, 1]) < 0.05
 
 
+@pytest.mark.rest
+@pytest.mark.rest
+@pytest.mark.rest("few-4")
 @pytest.mark.parametrize(("way", "rounds"), [("few", 4), ("few:1", 11), ("few:2", 7), ("few:3", 5), ("few:100", 4)])
 def test_rounds_of_resets_are_counted(way, rounds):
     metrics = fleet(numbered(way), 5).metrics(jnp.asarray(LAST))
@@ -197,6 +202,7 @@ def test_rounds_of_resets_are_counted(way, rounds):
     assert measured["reset_rounds"] == fleet(numbered(way), 5).metrics(trajectory.last)["reset_rounds"] > 0
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("way", ["pool:50", "few", "few:2"])
 def test_agents_begin_together(way):
     """All agents of an environment begin in one level, and another environment in another."""

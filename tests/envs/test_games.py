@@ -205,6 +205,7 @@ def test_landmarks_seen_as_ways():
         assert np.abs(after["own"]).max() <= 2
 
 
+@pytest.mark.rest
 def test_what_landmarks_are_worth():
     """Random agents stay spread evenly over the cells, since borders stop them: the value of random play is exact."""
     env = envs.make("Landmarks-v0")

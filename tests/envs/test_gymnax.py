@@ -85,7 +85,7 @@ def test_names_are_those_of_gymnax():
     assert sorted(GYMNAX) == sorted(set(gymnax.registered_envs) - {"MNISTBandit-bsuite"})
 
 
-@pytest.mark.rest("MinAtar", "bsuite", "misc")
+@pytest.mark.weekly("MinAtar", "bsuite", "misc")
 @pytest.mark.parametrize("name", GYMNAX)
 def test_adapter_keeps_the_contract(name):
     with jax.numpy_rank_promotion("raise"):
@@ -97,6 +97,7 @@ def renewed(env, level, env_state, step):
     return jax.tree.map(lambda x, y: jnp.where(step.last, x, y), env.begin(level), (env_state, step.next_obs))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "name", ["gymnax/CartPole-v1", "gymnax/MountainCarContinuous-v0", "DeepSea-bsuite", *TERMINATING]
 )
@@ -137,7 +138,7 @@ def test_adapter_gives_what_gymnax_gives(name):
         assert (terminated & truncated).any()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", ["Breakout-MinAtar", "SpaceInvaders-MinAtar", "Catch-bsuite", "DeepSea-bsuite"])
 def test_binary_observations_lose_nothing(name):
     """Bool observations equal gymnax's float ones, after the same key, state and action."""
@@ -172,6 +173,7 @@ def test_binary_observations_lose_nothing(name):
     assert step.terminated.any() != (name == "Freeway-MinAtar")
 
 
+@pytest.mark.rest
 def test_binary_observations_can_be_normalised():
     """Means of what is 0 or 1 are frequencies, and variances ``mean * (1 - mean)``."""
     _, obs = jax.vmap(envs.make("Catch-bsuite").reset)(jax.random.split(jax.random.key(0), 64))

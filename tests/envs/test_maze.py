@@ -114,6 +114,7 @@ def test_levels_are_drawn_as_told(drawn):
     assert np.ptp(np.bincount(direction, minlength=4)) < 200
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("walls", "view"), [(25, 5), (0, 3), (60, 7)])
 def test_mazes_keep_the_contract(walls, view):
     """Levels that are drawn, changed and built, too."""

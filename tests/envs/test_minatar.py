@@ -221,7 +221,8 @@ GAMES = {
 }
 
 
-@pytest.mark.rest("Seaquest-MinAtar", "Freeway-MinAtar", "Asterix-MinAtar", "SpaceInvaders-MinAtar")
+@pytest.mark.rest
+@pytest.mark.weekly("Seaquest-MinAtar", "Freeway-MinAtar", "Asterix-MinAtar", "SpaceInvaders-MinAtar")
 @pytest.mark.parametrize("name", GAMES)
 def test_equals_gymnax(name):
     """Whatever a step gives and the states are the same for 100,000 steps, in which episodes end in both ways."""

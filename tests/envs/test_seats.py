@@ -72,6 +72,7 @@ def rolled(env, steps):
     return rollout(jax.random.key(1), rows, learner, learner.behaviour(state), actors, steps)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("over", [False, True], ids=["found", "given"])
 def test_each_agent_has_its_own_end(over):
     """Two copies side by side, for two games and a half: flags, who is there, returns, lengths, info."""
@@ -90,6 +91,7 @@ def test_each_agent_has_its_own_end(over):
     assert metrics["info/share"] == pytest.approx((0.25 * 3 + 0.75 * 2) / 5)
 
 
+@pytest.mark.rest
 def test_agents_that_come_later_and_come_back():
     """A return is what an agent earned in the game while it was there, whenever that was."""
     _, trajectory, metrics = rolled(coming(), 20)
@@ -158,7 +160,8 @@ LEARNERS = {
 """Settings of learners of several agents; the algorithms of one family share what they do with the absent."""
 
 
-@pytest.mark.rest(*[name for name in LEARNERS if name not in ("ppo", "dqn")])
+@pytest.mark.rest
+@pytest.mark.weekly(*[name for name in LEARNERS if name not in ("ppo", "dqn")])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_nothing_is_learned_from_the_dead(name):
     """What an agent sees and is paid after its death changes no bit of what is learned.

@@ -34,6 +34,7 @@ def played(env, actions, num_envs=1):
     return obs, seen, made
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("game", "mine", "theirs"), [("prisoners-dilemma", DILEMMA, DILEMMA), ("matching-pennies", PENNIES, -PENNIES)]
 )
@@ -55,7 +56,7 @@ def test_the_order_of_events(game, mine, theirs):
         assert (shown == made.next_obs[t, 0]).all() != made.truncated[t, 0]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_what_fixed_strategies_earn():
     """Tit-for-tat teaches a naive learner to cooperate, defection to defect: the published table within 0.03."""
     env = envs.make("MatrixShaping-v0")
@@ -68,7 +69,7 @@ def test_what_fixed_strategies_earn():
         assert abs(other - theirs) <= 0.04
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_what_the_agent_sees_of_a_hidden_opponent():
     actions = np.random.default_rng(1).normal(size=(6, 2, 5)).astype(np.float32)
     (_, full_obs, full), (_, hidden_obs, hidden) = (
@@ -78,6 +79,7 @@ def test_what_the_agent_sees_of_a_hidden_opponent():
     np.testing.assert_array_equal(hidden_obs, full_obs[..., :5])
 
 
+@pytest.mark.rest
 def test_two_shapers_meet_learners_and_each_other():
     """With probability 1 each meets the learner of its own seat, with 0 the other; and the fall between."""
     actions = np.random.default_rng(1).normal(size=(6, 3, 2, 5)).astype(np.float32)
@@ -104,7 +106,7 @@ def test_two_shapers_meet_learners_and_each_other():
                 np.testing.assert_allclose(made.next_obs[t, b, seat, 5:], SIGMOID(learner), atol=2e-3)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_lola_is_an_opponent():
     """Against defection it defects, and it differs from the naive learner."""
     actions = np.full((100, 32, 5), -20, np.float32)
@@ -129,7 +131,7 @@ def test_what_cannot_be(params, message):
         envs.make("MatrixShaping-v0", **params)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("params", [{"opponent": "lola"}, {"opponent": "self"}])
 def test_contract(params):
     envs.check_env(envs.make("MatrixShaping-v0", max_steps=8, **params), num_steps=24, num_envs=8)

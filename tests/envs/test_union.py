@@ -35,6 +35,7 @@ def made():
     return [envs.make(name) for name in NAMES]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("task", range(3))
 def test_each_is_what_it_is_alone(made, task):
     together = union(made)(jnp.int32(task))
@@ -63,11 +64,13 @@ def test_each_is_what_it_is_alone(made, task):
     np.testing.assert_array_equal(steps.truncated, own_steps.truncated)
 
 
+@pytest.mark.rest
 def test_is_an_environment(made):
     envs.check_env(union(made)(jnp.int32(1)))
     envs.check_env(union([envs.make("Pendulum-v1"), envs.make("MountainCarContinuous-v0")])(jnp.int32(0)))
 
 
+@pytest.mark.rest
 def test_lanes_may_differ_in_their_task(made):
     actions = jnp.ones(30, jnp.int32)
     run = lambda task: play(union(made)(task), actions, jax.random.key(0))[1][1].next_obs

@@ -86,6 +86,7 @@ def test_frame_stack(name, params, num_frames):
         np.testing.assert_allclose(stacked_seen[t], np.stack(frames, axis=-1), atol=1e-5)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "params"), SHORT)
 def test_show_last(name, params):
     env = envs.make(name, **params)
@@ -99,6 +100,7 @@ def test_show_last(name, params):
     assert set(actions) == {0, 1} and step.reward.any()
 
 
+@pytest.mark.rest
 def test_show_last_flattens_images():
     env = envs.make("Catch-bsuite")
     obs, actions, _, step = play(env, num_steps=12)
@@ -133,7 +135,7 @@ def test_num_frames_is_that_of_the_last_axis():
     assert show_last(frame_stack(env, 3)).observation_space.num_frames == 1
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("name", "params"),
     [
@@ -394,6 +396,7 @@ def test_max_episode_steps():
     assert step.truncated.sum() > 5 and step.terminated.sum() > 2 and both
 
 
+@pytest.mark.rest
 def test_rewards():
     def play_scaled(scale, limit):
         return recorded(reward_clip(reward_scale(walk(), scale), limit))[-1].reward

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.stats
 
 from purerl.formulas import distributions, exploration
@@ -52,6 +53,7 @@ def test_gaussian_formulas():
     np.testing.assert_allclose(dist.mode(params), normal.mean(), rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_constant_dimensions_have_no_share(key):
     """A dimension with equal bounds is that number; all else is as without it."""
     low, high = np.array([-2.0, 3.0, 0.0]), np.array([2.0, 3.0, 10.0])

@@ -292,6 +292,7 @@ def test_unrescale_inverts_rescale(x, epsilon):
     np.testing.assert_allclose(ROUND_TRIP(np.float32(x), epsilon), np.float32(x), rtol=1e-5, atol=1e-30)
 
 
+@pytest.mark.rest
 def test_rescale_against_definition():
     """h(1) and h(100) as published numbers; the formula and the inverse of the paper in float64; odd; its slope."""
     np.testing.assert_allclose(td_errors.rescale(jnp.array([1.0, 100.0])), [0.4152, 9.1499], atol=5e-5)

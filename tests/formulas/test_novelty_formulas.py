@@ -109,7 +109,7 @@ def test_each_arm_comes_once_and_then_the_best_or_any():
     assert [choose(pulls, [0.6, 0.0]), choose(pulls, [0.4, 0.99]), choose(pulls, [0.4, 0.1])] == [1, 2, 0]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_window_follows_a_switch():
     """The best of 8 arms is another one from pull 1000 of 2000 on; nine in ten greedy pulls after that find it."""
 

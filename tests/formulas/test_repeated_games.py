@@ -69,6 +69,7 @@ def test_fixed_strategies_in_closed_form(own, other, expected):
     np.testing.assert_allclose((1 - GAMMA) * result, expected, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_a_naive_learner_ascends_its_value(pairs):
     for own, other in pairs[:3]:
         expected = own + 0.5 * slope(lambda x, other=other: play(x, other, DILEMMA, rounds=800)[0], own)
@@ -76,6 +77,7 @@ def test_a_naive_learner_ascends_its_value(pairs):
         np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("both_factors", [True, False])
 def test_lola_looks_ahead(both_factors, pairs):
     """With both factors it is the gradient of the product; without, the first stays that of now."""

@@ -33,6 +33,7 @@ def test_programs_for_an_absent_gpu_are_not_kept():
         jax.config.update("jax_enable_compilation_cache", before)
 
 
+@pytest.mark.rest
 def test_a_command_loads_no_plugin_without_a_driver(tmp_path):
     """One that would say so is there, but is not imported; what the command asks JAX for is the CPU."""
     (tmp_path / "jax_cuda12_plugin").mkdir()

@@ -32,7 +32,8 @@ def trained(name, platform):
         return train(jax.random.key(0))
 
 
-@pytest.mark.rest("r2d2", "a2c", "dqn", "optimiser")
+@pytest.mark.rest
+@pytest.mark.weekly("r2d2", "a2c", "dqn", "optimiser")
 @pytest.mark.parametrize("name", TRAININGS)
 def test_trainings_agree(name):
     """What happens is the same, and parameters are, but for the order of sums."""

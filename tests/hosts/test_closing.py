@@ -147,6 +147,7 @@ def assert_equal(most):
     assert 0 < seen["made"] == seen["closed"] <= most and not seen["again"]
 
 
+@pytest.mark.rest
 def test_what_train_and_eval_make_is_stepped_and_closed(counted):
     """Training has 4 copies, which the evaluation then takes."""
     assert run(*SMALL, "--env", f"{counted}:Counted", "--workers", "none", "--out", "run") == 0
@@ -161,8 +162,9 @@ def test_what_train_and_eval_make_is_stepped_and_closed(counted):
     assert "made rgb_array" in Path("count.txt").read_text()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
-    "how", [("--ahead", "1"), pytest.param(("--double-buffering", "on"), marks=pytest.mark.rest)], ids="-".join
+    "how", [("--ahead", "1"), pytest.param(("--double-buffering", "on"), marks=pytest.mark.weekly)], ids="-".join
 )
 def test_what_a_thread_steps_is_looked_at_in_it(counted, how):
     """The training has 4 copies in threads, the evaluation 4 in this one."""
@@ -204,7 +206,7 @@ def test_check_env_steps_what_it_makes(counted):
     assert words()["stepped"] == 3
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", ["Once", "OneAlive", "Spawns"])
 def test_one_copy_for_each_worker_and_one_at_all(counted, name):
     assert run(*SMALL, "--env", f"{counted}:{name}", "--workers", "4", "--out", "run") == 0
@@ -220,7 +222,7 @@ def test_one_copy_for_each_worker_and_one_at_all(counted, name):
                 os.kill(int(line.split()[1]), 0)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_evaluations_in_what_can_exist_once_are_refused_before_the_training(counted, capsys):
     one = [*SMALL, "--num-envs", "1", "--workers", "none", "--out", "run", "--eval-every", "1024"]
     assert run(*one, "--env", f"{counted}:OneAlive") == 2
@@ -238,6 +240,7 @@ def played(host, workers, steps):
             stepper.receive()
 
 
+@pytest.mark.rest
 def test_a_worker_that_raises_closes_its_copies(counted):
     params = {"dies": 12}
     with copies.session():
@@ -270,7 +273,7 @@ def test_the_same_instance_is_refused(counted):
     assert run("check-env", f"{counted}:same") == 2
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("workers", ["none", "2"])
 def test_a_signal_closes_everything(counted, workers):
     """During the evaluation, which nothing defers."""

@@ -69,6 +69,7 @@ def test_steps_that_a_limit_ends_and_actions_that_are_repeated():
     batch.close()
 
 
+@pytest.mark.rest
 def test_workers_tell_and_wrappers_are_asked():
     host = make(f"{__name__}:counted", {})
     with pool.open(host.recipe, 2, num_workers=2) as workers:

@@ -69,7 +69,7 @@ def check_equal(result):
         assert x.dtype == y.dtype
 
 
-@pytest.mark.rest("9-1", "1-1")
+@pytest.mark.weekly("9-1", "1-1")
 @pytest.mark.parametrize(("workers", "groups", "ahead"), [(1, 1, False), (2, 2, True), (3, 2, False), (9, 1, False)])
 def test_workers_equal_a_plain_loop(workers, groups, ahead):
     with pool.open(WALK, NUM_ENVS, num_workers=workers, groups=groups) as opened:
@@ -166,7 +166,7 @@ def test_actions_of_another_shape_or_kind_are_refused():
         stepper.send(np.zeros(2, np.int32))
 
 
-@pytest.mark.rest("NoSuch", "exited")
+@pytest.mark.weekly("NoSuch", "exited")
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [

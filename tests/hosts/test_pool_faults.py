@@ -73,7 +73,7 @@ def step(stepper):
     return stepper.receive()
 
 
-@pytest.mark.rest("spin", "parent", "exit", "inf", "fewer", "dtype", "both", "nothing")
+@pytest.mark.weekly("spin", "parent", "exit", "inf", "fewer", "dtype", "both", "nothing")
 @pytest.mark.parametrize("fault", faulty.FAULTS)
 def test_a_fault_cuts_the_episodes_of_its_worker(opened, fault):
     first, second = opened.pool.steppers
@@ -167,7 +167,7 @@ def test_agents_and_observations_of_several_arrays():
         assert ends.min() >= 1
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_new_seeds_follow_from_the_old_and_the_number_of_the_restart():
     results = []
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_restarts_have_a_limit():
     opened.close()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_worker_that_is_started_anew_has_the_spaces_of_before():
     opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, warn=lambda line: None)
     (stepper,) = opened.steppers
@@ -225,7 +225,8 @@ for i in range(10**9):
 """
 
 
-@pytest.mark.rest("SIGTERM", "SIGINT")
+@pytest.mark.rest
+@pytest.mark.weekly("SIGTERM", "SIGINT")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_no_worker_is_left_when_the_parent_ends(number):
     seed = faulty.PLANTED + faulty.FAULTS.index("parent")  # one hangs, cannot be asked to end, and started another
@@ -249,6 +250,7 @@ def test_no_worker_is_left_when_the_parent_ends(number):
     assert not [path for path in Path("/dev/shm").glob("*") if "purerl" in path.name]
 
 
+@pytest.mark.rest
 def test_closing_takes_a_second_at_most():
     before = children()
     opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1)

@@ -31,6 +31,7 @@ def learned(name):
     )
 
 
+@pytest.mark.rest("lpg", "disco")
 @pytest.mark.parametrize("name", sockets.SOCKETS)
 def test_round_trip(name, tmp_path):
     """Every bit, from the file and from the directory that it lies in."""
@@ -241,7 +242,7 @@ def dpo(log_ratio, advantage):
     return jnp.exp(log_ratio) * advantage - losses.discovered_policy(log_ratio, advantage, CONFIG)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_distils_dpo():
     """Fed DPO's own drift it gives back a = 2 and b = 0.6, one term a side."""
     form = distill.drift(dpo)
@@ -256,6 +257,7 @@ def test_distils_dpo():
     )
 
 
+@pytest.mark.rest
 def test_distils_ppo():
     """A clip at 0.2 is one term a side, too."""
     form = distill.drift(lambda *x: sockets.clip_drift(*map(jnp.asarray, x), CONFIG))

@@ -72,6 +72,7 @@ def assert_close(actual, expected):
     np.testing.assert_allclose(actual, expected, atol=2e-4 * np.max(np.abs(expected)) + 2e-5, rtol=0)
 
 
+@pytest.mark.rest
 def test_values_and_their_moments(both):
     for _, (value, moments, *_), (values, ours, *_), _ in both[1]:
         for name, expected in value.items():
@@ -79,12 +80,14 @@ def test_values_and_their_moments(both):
         jax.tree.map(assert_close, tuple(ours), moments)
 
 
+@pytest.mark.rest
 def test_targets_and_what_the_rule_keeps(both):
     for _, (*_, targets, life), (*_, made, memory), _ in both[1]:
         jax.tree.map(assert_close, tuple(made), targets)
         jax.tree.map(assert_close, tuple(memory), life)
 
 
+@pytest.mark.rest
 def test_terms_of_the_loss(both):
     oracle, result = both
     for u, (value, _, targets, _), (values, _, made, _), online in result:

@@ -29,6 +29,7 @@ def drawn(socket, meta_params):
     return np.stack([(np.ravel(levels[name]) - low) / width * 16 - 0.5 for name, (low, width) in parts.items()], axis=1)
 
 
+@pytest.mark.rest
 def test_choices_are_uniform_at_first(socket):
     choices = np.round(drawn(socket, socket.init(KEY))).astype(int)
     for column in choices.T:
@@ -46,6 +47,7 @@ def test_levels_follow_the_network(socket):
     assert np.ptp(drawn(socket, narrow), axis=0).max() <= 1.01
 
 
+@pytest.mark.rest
 def test_levels_are_drawn_by_the_key_alone(socket):
     env = socket.env(socket.init(KEY), ENV)
     one, same = (env.levels(KEY, (3,)) for _ in range(2))

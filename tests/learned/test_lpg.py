@@ -78,6 +78,7 @@ def gae(seen, value, next_value, trace):
     return result
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form['lpg_base']}-{form['time_aware']}")
 def test_equations(form):
     beside = form["lpg_base"] == "a2c"
@@ -121,6 +122,7 @@ def test_the_gradient_of_the_divergence():
     assert not np.any(slope(y, y))
 
 
+@pytest.mark.rest
 def test_it_reads_backwards_within_an_episode():
     """What a step is told depends on it and on what follows in its episode, and on nothing else."""
     seen = columns(np.random.default_rng(0), K)
@@ -135,7 +137,7 @@ def test_it_reads_backwards_within_an_episode():
 MORE = [{}, {"memory": "gru", "hidden_sizes": (8, 8)}, {"lag": 2.0, "max_lag": 2, "max_grad_norm": 0.5}]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(("more", "time_aware"), [(MORE[0], False), (MORE[1], True), (MORE[2], True)])
 def test_begins_as_a2c(more, time_aware, key):
     """With A2C as base and a last layer of zeros no bit of a training changes in 50 updates, and predictions stay where
@@ -171,7 +173,7 @@ def leaves(params):
     return {jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_flatten_with_path(params)[0]}
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_alone_it_learns_from_nothing_but_the_rule(key):
     """As published, with a rule at random: policy and predictions move by it, and nothing else is there."""
     config, env = dataclasses.replace(CONFIG, entropy_coef=0.0, total_steps=128 * 5), envs.make("CartPole-v1")
@@ -225,7 +227,7 @@ def test_levels_by_values_that_are_not_there():
     assert not socket.problems(dataclasses.replace(config, level_score="positive-value"))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_drift_that_is_aware_of_time(tmp_path, capsys):
     """TA-LPO from the command line: found, drawn, learned by, and not distilled."""
     result = tmp_path / "search"
@@ -253,7 +255,7 @@ def run(*args):
 TINY = ["--total-steps", 512, "--num-envs", 4, "--num-steps", 16, "--hidden-sizes", 8]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("base", ["a2c", "none"])
 def test_a_search(base, tmp_path, capsys):
     """From its directory: found, kept with its settings, and learned by; resumed in its own bits."""

@@ -46,7 +46,7 @@ def played(make_env, meta_params, num_steps=120):
     return jax.device_get(run(meta_params, jax.random.key(0)))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_who_says_nothing_is_padding():
     """A training with messages of zeros has the bits of one whose observations are padded, and others with others."""
     socket = sockets.make("cheap-talk", inputs=4, messages=3)
@@ -66,6 +66,7 @@ def test_who_says_nothing_is_padding():
     assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(plain), strict=True))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("unseen", [(), (1, 3)])
 def test_nothing_but_the_observation_changes(unseen):
     """States, rewards and ends are those of the environment, and so is what is left of the observation; the message is

@@ -21,6 +21,7 @@ OPEN = {"optimiser_form": "open", "optimiser_base": "none", "optimiser_memory": 
 SMALL = {"total_steps": 4 * 64 * 4, "num_steps": 64, "hidden_sizes": (8,)}
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("count", "memory", "width"), [(1211, 8, 16), (3571, 16, 32)])
 def test_formula(count, memory, width):
     """Three steps on tensors of all shapes, by float64 numpy that goes parameter by parameter; weights at random, of
@@ -141,6 +142,7 @@ def seen(network, params, obs):
     return layers["actor"]["params"], layers["critic"]["params"]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_layers_of_vectors(layer_norm, key):
     """After the activation, or raw in the last layer; a normalisation belongs to its layer, free parameters to none."""
@@ -198,6 +200,7 @@ def test_nothing_is_seen_inside_a_loop(key):
     assert np.all(critic.activity != 1) and np.all(np.isfinite(grads["actor"]["params"]["Dense_0"]["kernel"]))
 
 
+@pytest.mark.rest
 def test_a_step_by_hand(key):
     """Clipping of actor and critic by themselves, the noise on the actor alone, the mean of all, the count."""
     config = ppo.Config(max_grad_norm=0.5)
@@ -241,7 +244,7 @@ ZERO = [
 ]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(("env", "more"), ZERO)
 def test_begins_as_adam(env, more, key):
     """With Adam as base and a last layer of zeros, which evolution starts from, no bit of a training changes."""
@@ -254,7 +257,7 @@ def test_begins_as_adam(env, more, key):
     assert all(np.any(a != b) for a, b in zip(*map(jax.tree.leaves, (moved.params, before.params)), strict=True))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_lane_is_a_lone_run():
     """Agents beside each other have noise of their own and no bit of a neighbour's; a program for one, whose arrays
     have other shapes, gives the same up to rounding."""
@@ -285,7 +288,7 @@ ALGOS = [
 ]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(("algo", "env", "fields"), ALGOS, ids=lambda x: getattr(x, "name", ""))
 def test_every_policy_gradient_is_moved_by_it(algo, env, fields, key):
     config = dataclasses.replace(algo.Config(), **fields)

@@ -125,6 +125,7 @@ def test_hostile_archives(rule, change, line):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_archives_that_lie(rule, kind):
     """A hundred megabytes that call themselves four bytes, in whatever way they are packed: they are not unpacked."""
@@ -162,6 +163,7 @@ def test_what_is_no_file(tmp_path):
         assert len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.rest
 def test_mutations():
     """Damaged copies are refused, or hold as many finite numbers."""
     raw, rng = npy(NUMBERS), random.Random(0)

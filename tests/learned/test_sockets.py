@@ -49,7 +49,7 @@ def training(algo, parts):
     return jax.jit(train, compiler_options=options)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(("name", "algo", "settings"), CASES)
 def test_begins_as_the_algorithm(key, name, algo, settings):
     assert CONFIGS[algo].total_updates >= 48
@@ -104,7 +104,7 @@ def test_drift_features_by_hand():
     )
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("algo", [ppo, appo], ids=lambda algo: algo.name)
 def test_an_objective_knows_the_age_of_its_agent(algo, key):
     """From 0 in the first iteration to 1 in the last, and the length; a plain one changes no state."""
@@ -135,6 +135,7 @@ def test_value_loss_begins_as_its_base(base):
     assert not any(np.array_equal(given, other) for other in others)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("base", sockets.VALUE_LOSSES)
 def test_value_loss_is_anchored(base):
     """Far from the target it falls towards it, whatever was learned."""
@@ -165,6 +166,7 @@ def test_learned_weights_stay_bounded():
         assert np.all(c >= plain[1] / 2.72) and np.all(c <= 1.0)
 
 
+@pytest.mark.rest
 def test_learned_optimiser_sees_the_step_alone():
     """Its change is a function of Adam's direction: twice the learning rate is twice the step."""
     socket = sockets.optimiser()

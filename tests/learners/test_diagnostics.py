@@ -22,6 +22,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_family_can_be_looked_at(name):
     """Traced: two more metrics, and a state of the same shapes."""
@@ -37,6 +38,7 @@ def test_every_family_can_be_looked_at(name):
     assert set(metrics) == {*before, "dormant_units", "feature_rank"}
 
 
+@pytest.mark.rest
 def test_what_is_learned_stays(key):
     """A learner of one layer, half of whose units are dead, on policy and off policy."""
     network = Head(MLP((4,), nn.relu), size=2, scale=1.0)

@@ -117,7 +117,8 @@ SHORT = {"num_envs": 2, "hidden_sizes": (4,), "total_steps": 800}
 REPLAYED = {**SHORT, "num_steps": 2, "warmup_steps": 8, "batch_size": 8}
 
 
-@pytest.mark.rest("algo3", "algo1")
+@pytest.mark.rest
+@pytest.mark.weekly("algo3", "algo1")
 @pytest.mark.parametrize(
     ("algo", "name", "config", "given"),
     [

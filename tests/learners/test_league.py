@@ -57,6 +57,7 @@ def roles(num_agents):
     return result
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("num_agents", [2, 3])
 def test_who_plays_which_row(num_agents):
     """Everybody acts on their own rows' observations, noise and memories; opponents are players by number."""
@@ -83,6 +84,7 @@ def test_who_plays_which_row(num_agents):
     assert learner.policy(state) == ("policy", 5)
 
 
+@pytest.mark.rest
 def test_everybody_learns_from_their_own_rows(pair):
     _, state, update = pair
     data = trajectory(2 * ENVS)
@@ -96,6 +98,7 @@ def test_everybody_learns_from_their_own_rows(pair):
     assert metrics["loss"] == state.learner.params[0]
 
 
+@pytest.mark.rest
 def test_a_scripted_league(pair):
     """60 iterations of random games against a league kept in lists: records, versions, and who begins anew."""
     _, state, update = pair
@@ -195,7 +198,7 @@ def test_who_is_met(pair):
         assert scipy.stats.chisquare(result[chance > 0], result.sum() * share(chance[chance > 0])).pvalue > 1e-3
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_real_league():
     """A2C on Kuhn poker: versions are copies, of which no bit changes, and the policy is the main agent's."""
     env = envs.make("KuhnPoker-v0")

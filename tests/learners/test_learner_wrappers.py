@@ -118,6 +118,7 @@ def bonus():
     return learner, state, lambda obs: np.asarray(distillation.error(state.distilled.judge, obs))
 
 
+@pytest.mark.rest
 def test_a_bonus_of_transitions(bonus):
     """Where each leads, by what is new now, over the deviation of errors; the sample itself stays as it was."""
     learner, state, error = bonus
@@ -131,6 +132,7 @@ def test_a_bonus_of_transitions(bonus):
     assert result.obs is obs and result.next_obs is next_obs and updated.scores is sample.weight
 
 
+@pytest.mark.rest
 def test_a_bonus_of_sequences(bonus):
     """That of the next row, and none where the sequence does not show what followed."""
     learner, state, error = bonus
@@ -156,7 +158,8 @@ REPLAYED = {
 }
 
 
-@pytest.mark.rest("r2d2")
+@pytest.mark.rest
+@pytest.mark.weekly("r2d2")
 @pytest.mark.parametrize("name", REPLAYED)
 def test_past_selves_off_policy(name):
     """Their rows enter no ring and move nothing; rewards are stored without a bonus; the record is of games."""
@@ -193,6 +196,7 @@ class Counting(NamedTuple):
     seen: Any
 
 
+@pytest.mark.rest
 def test_what_is_inside_observes_too():
     """A wrapper of somebody's own, which counts rewards as they were collected, inside of past selves."""
 

@@ -123,6 +123,7 @@ def rows(request):
     return state, jax.jit(learner.update), data, np.asarray(env.acting(obs))
 
 
+@pytest.mark.rest
 def test_ignored_actions_move_nothing(rows):
     state, update, data, acting = rows
     result, metrics, _ = update(state, data, KEY)
@@ -132,6 +133,7 @@ def test_ignored_actions_move_nothing(rows):
     assert not all(equal(result, update(state, data._replace(action=other), KEY)[0]))
 
 
+@pytest.mark.rest
 def test_who_never_acts_moves_no_policy(rows):
     """Its rewards, and what it sees, move the critic."""
     state, update, data, acting = rows
@@ -192,7 +194,8 @@ def factored(request):
     return config, learner, network, mixer, state, sample, learner.update
 
 
-@pytest.mark.rest("qmix")
+@pytest.mark.rest
+@pytest.mark.weekly("qmix")
 def test_targets_of_teams(factored):
     """Sums of two rewards and the team's value of greedy actions, one by one in numpy. Agents that do not act have the
     value of their first legal action, at which they learn, too."""
@@ -247,6 +250,7 @@ def test_targets_of_teams(factored):
     np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_ignored_actions_of_teams_move_nothing(factored):
     *_, state, sample, update = factored
     items, rng = sample.items, np.random.default_rng(5)
@@ -258,6 +262,7 @@ def test_ignored_actions_of_teams_move_nothing(factored):
     assert not all(equal(result, update(state, sample._replace(items=items._replace(action=jnp.asarray(other))), KEY)))
 
 
+@pytest.mark.rest
 def test_targets_copy_the_mixer_with_the_agents(factored):
     *_, state, sample, update = factored
     once, *_ = update(state, sample, KEY)
@@ -301,6 +306,7 @@ def of_policy(network, actor, critic, obs):
     return np.sum(probability * q, axis=-1), -np.sum(probability * log, axis=-1)
 
 
+@pytest.mark.rest
 def test_targets_of_soft_teams(soft):
     """The team's reward and each agent's own soft value, entropies of agents that act alone; by hand."""
     _, _, network, learner, state, sample = soft
@@ -317,6 +323,7 @@ def test_targets_of_soft_teams(soft):
     np.testing.assert_allclose(metrics["loss"], np.mean(0.5 * np.sum(error**2, axis=(1, 2))), rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_the_soft_actors_loss(soft):
     """The mean over agents that act; the temperature aims at a fraction of the entropy of the legal actions."""
     config, env, network, _, state, sample = soft
@@ -335,6 +342,7 @@ def test_the_soft_actors_loss(soft):
     assert all(np.all(x == 0) for x in jax.tree.leaves(gradient))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("algo", [ippo, mappo, iql, masac])
 def test_illegal_actions_are_never_taken(algo):
     """By chance or by choice."""
@@ -361,7 +369,8 @@ def test_illegal_actions_are_never_taken(algo):
     assert len(np.unique(explored)) == A
 
 
-@pytest.mark.rest("gru")
+@pytest.mark.rest
+@pytest.mark.weekly("gru")
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_parameters_that_are_not_shared(memory):
     """An agent's policy and value depend on its own parameters alone."""
@@ -387,7 +396,7 @@ def test_parameters_that_are_not_shared(memory):
         np.testing.assert_array_equal(np.all(np.asarray(x == y), axis=-1), [True, False] * 3)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_team_among_members_is_bit_for_bit_as_alone():
     """Three trainings with step sizes of their own, beside one another and each by itself."""
     config = ippo.IPPOConfig(**NETWORK, num_envs=2, num_steps=6, total_steps=24, num_epochs=2, num_minibatches=2)

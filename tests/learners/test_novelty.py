@@ -100,6 +100,7 @@ class Given(NamedTuple):
     reward: Any
 
 
+@pytest.mark.rest
 def test_a_bonus_is_added_to_every_reward():
     """Errors over the deviation of their discounted sum, which no end of an episode interrupts."""
     steps, rows, gamma, coef = 5, 3, 0.9, 0.7
@@ -160,7 +161,7 @@ def played():
     return config, *jax.device_get(run())
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_what_a_network_is_told_happened_one_step_before(played):
     _, trajectory, _ = played
     inputs, begins = trajectory.extras.every, np.concatenate([np.ones((1, 4), bool), trajectory.last[:-1]])
@@ -172,7 +173,7 @@ def test_what_a_network_is_told_happened_one_step_before(played):
     assert all(not np.any(x[begins]) for x in jax.tree.leaves(carry))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_bandit_hears_of_returns_and_decides_where_an_episode_begins(played):
     config, trajectory, carry = played
     policy, last = trajectory.extras.every.policy, trajectory.last
@@ -193,7 +194,7 @@ def test_a_bandit_hears_of_returns_and_decides_where_an_episode_begins(played):
                 assert following == np.argmax(bandits.bounds(first, 4, config.bandit_width))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_novelty_is_the_reward_of_the_step_that_led_there(played):
     """It comes with the next observation, and not across the end of an episode."""
     config, trajectory, _ = played
@@ -220,7 +221,8 @@ def test_actors_of_ngu_keep_their_policies():
     assert make_controller(agent57.Config(**SMALL)).init(4).arm.shape == (4, 90)
 
 
-@pytest.mark.parametrize("algo", [agent57, pytest.param(ngu, marks=pytest.mark.rest)])
+@pytest.mark.rest
+@pytest.mark.parametrize("algo", [agent57, pytest.param(ngu, marks=pytest.mark.weekly)])
 def test_actors_that_act_apart_from_others_play_their_own_policies(algo):
     """The second half of six, as where the host steps the halves by turns."""
     env = envs.make("CartPole-v1")
@@ -232,7 +234,7 @@ def test_actors_that_act_apart_from_others_play_their_own_policies(algo):
     np.testing.assert_array_equal(recorded.every.policy, [3, 4, 5])
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_cells_of_a_grid_are_counted_for_each_policy():
     """As `scripts/exploration.py` counts them, under policies that walk right."""
     env = envs.make("NoisyGrid-v0")

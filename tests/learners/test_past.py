@@ -219,6 +219,7 @@ def real():
     return plain, learner, state, past, experience
 
 
+@pytest.mark.rest
 def test_what_past_selves_did_is_not_learned_from(real):
     """Nothing of their rows moves anything: parameters, normalisers, or the record."""
     _, learner, state, _, experience = real
@@ -234,6 +235,7 @@ def test_what_past_selves_did_is_not_learned_from(real):
     assert all(jax.tree.leaves(entered))
 
 
+@pytest.mark.rest
 def test_past_selves_act_and_remember_as_they_did(real):
     """Their rows, also what these remember, are those of a learner with their parameters and normalisers."""
     plain, learner, state, past, experience = real

@@ -100,7 +100,8 @@ def trained(request):
     return parts, state, metrics, trajectory
 
 
-@pytest.mark.rest("gru")
+@pytest.mark.rest
+@pytest.mark.weekly("gru")
 def test_trained(trained):
     """The reference is as old as it should be, and moving away from it was paid for."""
     _, state, metrics, _ = trained
@@ -110,6 +111,7 @@ def test_trained(trained):
     assert np.all(np.abs(divergence[[1, 2, 4, 5, 7]]) > 1e-5)
 
 
+@pytest.mark.rest
 def test_log_ratio(trained):
     """Of the recorded logits to those of the reference, step by step; 0 to the policy that acted, and who waits."""
     parts, state, _, trajectory = trained

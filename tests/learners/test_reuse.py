@@ -37,7 +37,8 @@ def iterations(algo, config, key):
         learner = updated.state
 
 
-@pytest.mark.rest("minibatches", "impala")
+@pytest.mark.rest
+@pytest.mark.weekly("minibatches", "impala")
 @pytest.mark.parametrize(
     ("algo", "sizes"),
     [
@@ -68,6 +69,7 @@ def test_an_iteration_learns_from_all_at_once(algo, sizes, key):
         jax.tree.map(close, updated.scores, jax.tree.map(lambda x: x[:, :4], expected.scores))
 
 
+@pytest.mark.rest
 def test_statistics_count_each_trajectory_once(key):
     """The moments of observations and of returns are those of a learner that sees each trajectory once."""
     config = ppo.Config(**SIZES, **EPOCHS, normalize_obs=True, normalize_reward=True)
@@ -79,6 +81,7 @@ def test_statistics_count_each_trajectory_once(key):
             jax.tree.map(np.testing.assert_array_equal, getattr(updated.state, name), getattr(state, name))
 
 
+@pytest.mark.rest
 def test_each_is_used_so_often(key):
     """Of trajectories that bear numbers, in order: the newest and the two before it, each whole; and the newest again
     where the queue has nothing yet."""

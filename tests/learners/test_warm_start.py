@@ -23,7 +23,7 @@ def seen(env, config):
     return jax.eval_shape(lambda key: fleet(env, config.num_envs).reset(key)[1], jax.random.key(0))
 
 
-@pytest.mark.rest(*sorted(set(ALGORITHMS) - {"ppo", "dqn", "sac", "pqn", "r2d2"}))
+@pytest.mark.weekly(*sorted(set(ALGORITHMS) - {"ppo", "dqn", "sac", "pqn", "r2d2"}))
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_algorithm_begins_with_a_policy(name):
     """As shapes: every leaf of its policies is one of its state, so that it can be put there."""
@@ -37,6 +37,7 @@ def test_every_algorithm_begins_with_a_policy(name):
     assert jax.eval_shape(begin, *given, policy) == anew
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("algo", "env", "more", "alike"),
     [

@@ -31,7 +31,8 @@ def broken(how):
     return env._replace(step=step)
 
 
-@pytest.mark.rest("dqn")
+@pytest.mark.rest
+@pytest.mark.weekly("dqn")
 @pytest.mark.parametrize("algo", ROWS)
 def test_a_training_dies_alone(algo):
     algorithm, config = ROWS[algo]
@@ -75,6 +76,7 @@ def test_masked_environments_begin_anew():
         assert np.abs(following[cut]).max() <= 0.05 and len(np.unique(following[cut], axis=0)) == len(cut)
 
 
+@pytest.mark.rest
 def test_a_training_on_masked_environments_lives():
     algorithm, config = ROWS["ppo"]
     make = lambda how: envs.wrappers.mask_nonfinite(broken(how))

@@ -35,7 +35,8 @@ with open(path, "wb") as file:
 """
 
 
-@pytest.mark.rest("dqn")
+@pytest.mark.rest
+@pytest.mark.weekly("dqn")
 @pytest.mark.parametrize("name", TRAININGS)
 def test_learned_from_in_another_process(name, tmp_path):
     """A trajectory that was collected here, without what learns: the same bits as one iteration in one piece."""

@@ -75,6 +75,7 @@ def single(made, members):
     return stepper, *collected(made, members, 1, [stepper], rollouts=2)
 
 
+@pytest.mark.rest
 def test_a_trajectory_is_that_of_a_plain_loop(single, members):
     """Under the same actions, bit for bit, with two ends and more in one lane."""
     stepper, _, _, rollouts = single
@@ -99,6 +100,7 @@ def test_a_trajectory_is_that_of_a_plain_loop(single, members):
     assert most >= 2
 
 
+@pytest.mark.rest
 def test_log_probabilities_are_those_of_the_version_that_acted(single, members):
     """Computed anew from the stored observations, by the network's own forward pass over whole trajectories."""
     _, _, behaviour, rollouts = single
@@ -110,6 +112,7 @@ def test_log_probabilities_are_those_of_the_version_that_acted(single, members):
     assert rollouts[1].versions.tolist() == [0] * NUM_STEPS
 
 
+@pytest.mark.rest
 def test_double_buffering_is_its_halves_one_after_another(made, members, single):
     """Bit for bit whoever steps them, and within rounding what the whole batch is inferred to do."""
     plain = [Slow(NUM_ENVS), Slow(NUM_ENVS)]
@@ -141,6 +144,7 @@ def test_what_is_learned_is_what_a_program_would_learn(made, members, single):
     assert metrics["episodes"].tolist() == np.asarray(rollout.rows[0].terminated).sum(axis=(1, 2)).tolist()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("algo", [ppo, impala, dqn, r2d2], ids=lambda algo: algo.name)
 def test_learning_is_the_same_program(algo):
     """Of environments of the host and of native ones, to the letter."""
@@ -176,7 +180,7 @@ def trained(members, how=IN_THIS_PROCESS, ahead=0, iterations=4):
     return jax.device_get(state.learner), {name: np.concatenate([x[name] for x in rows]) for name in rows[0]}
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("ahead", [0, 1, 2])
 def test_lag_is_what_was_asked_for(members, ahead):
     """Whatever is faster: so a training is the same each time."""
@@ -190,7 +194,7 @@ def test_lag_is_what_was_asked_for(members, ahead):
     np.testing.assert_allclose(shares, 1.0, atol=1e-5)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_who_steps_changes_nothing(members):
     """Workers, or this process: an environment is its seed and its actions."""
     plain, _ = trained(members, How("none", "on"))

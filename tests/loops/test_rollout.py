@@ -113,6 +113,7 @@ def test_alignment(key):
     np.testing.assert_allclose(again.policy, trajectory.extras.policy[5], atol=1e-6)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_halves_of_the_environments_by_turns(key, memory):
     """Two half-batches, each with its half of the noise, as double buffers step them: the trajectories of all."""

@@ -64,6 +64,7 @@ def _leaves(tree):
     return [np.asarray(jax.random.key_data(x) if keys(x) else x) for x in jax.tree.leaves(tree)]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("curriculum", ["robust-plr", "accel"])
 def test_robust_curricula_learn_from_replayed_levels_alone(steps, curriculum):
     _, state, step = steps(curriculum)
@@ -77,13 +78,15 @@ def test_robust_curricula_learn_from_replayed_levels_alone(steps, curriculum):
     assert set(learned) == {False, True}
 
 
+@pytest.mark.rest
 def test_replay_learns_from_new_levels_too(steps):
     _, state, step = steps("plr")
     after, metrics = step(state)
     assert not metrics["replayed"] and not same(state.learner, after.learner)
 
 
-@pytest.mark.rest("sfl", "paired")
+@pytest.mark.rest
+@pytest.mark.weekly("sfl", "paired")
 @pytest.mark.parametrize("curriculum", ["plr", "sfl", "paired"])
 def test_goes_on_with_the_same_bits(steps, curriculum):
     """From a state that was taken to the host and back, as checkpoints are."""
@@ -94,6 +97,7 @@ def test_goes_on_with_the_same_bits(steps, curriculum):
     assert same(whole, jax.jit(lambda s: loops.chunk(trainer, 3)(s, 3))(state)[0])
 
 
+@pytest.mark.rest
 def test_each_iteration_begins_in_the_levels_of_its_plan(steps):
     trainer, state, step = steps("plr")
     state, _ = run(step, state, 4)
@@ -107,6 +111,7 @@ def test_each_iteration_begins_in_the_levels_of_its_plan(steps):
     np.testing.assert_array_equal(trajectory.obs[t + 1, b], first[b])  # and again after each end
 
 
+@pytest.mark.rest
 def test_levels_without_an_end_are_told():
     """Four steps end no episode: nothing has a score, and nothing enters the buffer."""
     trainer = ppo.make_trainer(config("plr", num_steps=4), ENV)
@@ -122,12 +127,14 @@ def test_frames_are_those_of_all_rollouts():
         assert settings.num_iterations == 16 // rollouts and trainer.frames(3) == 768 * rollouts
 
 
+@pytest.mark.rest
 def test_random_levels_are_the_plain_training(steps):
     _, state, step = steps("dr")
     plain = ppo.make_trainer(config("none"), ENV)
     assert same(run(step, state, 2), run(jax.jit(plain.step), plain.init(KEY), 2))
 
 
+@pytest.mark.rest
 def test_what_is_scored_is_what_was_replayed_with_changes(steps):
     trainer, state, step = steps("accel")
     while True:
@@ -147,6 +154,7 @@ def test_what_is_scored_is_what_was_replayed_with_changes(steps):
     assert not same(changed, plan.levels)
 
 
+@pytest.mark.rest
 def test_most_learnable_levels_take_over_after_their_period(steps):
     _, state, step = steps("sfl")
     state, metrics = run(step, state, 8)
@@ -156,6 +164,7 @@ def test_most_learnable_levels_take_over_after_their_period(steps):
     assert state.curriculum.age == 1
 
 
+@pytest.mark.rest
 def test_seeds_and_floats_may_be_mapped():
     """Each member of a population is the training that it is alone."""
     rates = jnp.array([0.2, 0.9])
@@ -172,7 +181,7 @@ def test_seeds_and_floats_may_be_mapped():
     assert together["replayed"].mean(axis=1)[0] < together["replayed"].mean(axis=1)[1]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("algo", "curriculum"),
     [("a2c", "plr"), ("a2c", "paired"), ("impala", "accel"), ("pqn", "sfl"), ("pqn", "paired"), ("ppo", "robust-plr")],
@@ -189,6 +198,7 @@ def test_every_algorithm_on_policy_can_be_taught(algo, curriculum):
     assert np.all(metrics["alive"]) and (np.all(metrics["regret"] >= 0) if curriculum == "paired" else True)
 
 
+@pytest.mark.rest
 def test_agents_of_one_environment_are_taught_together():
     env = envs.make("Landmarks-v0")
     draws = lambda key, level: env.levels(key, ())
@@ -198,6 +208,7 @@ def test_agents_of_one_environment_are_taught_together():
     assert np.all(metrics["alive"]) and trees.length(state.curriculum.buffer.levels) == 8
 
 
+@pytest.mark.rest
 def test_a_teacher_is_new_where_an_agent_begins_with_a_policy(steps):
     trainer, state, _ = steps("paired")
     policy = trainer.learner.policy(state.learner)

@@ -34,7 +34,8 @@ def short(monkeypatch):
     monkeypatch.setattr(distill_network, "STEPS", 400)  # of 20,000
 
 
-@pytest.mark.rest("value-loss", "policy-drift")
+@pytest.mark.rest
+@pytest.mark.weekly("value-loss", "policy-drift")
 @pytest.mark.parametrize("socket", sockets.SIZED)
 def test_a_smaller_network_does_the_same(socket, short, tmp_path):
     teacher = learned(socket)
@@ -53,11 +54,13 @@ def test_a_smaller_network_does_the_same(socket, short, tmp_path):
     np.testing.assert_array_equal(*values)
 
 
+@pytest.mark.rest
 def test_what_learned_nothing_stays_the_algorithms_own(short):
     result = distill_network.artefact(learned("td-loss", moved=0.0), (3,), seed=0)
     assert not np.any(result.meta_params[-1]["kernel"]) and result.card["explained"] == 1
 
 
+@pytest.mark.rest
 def test_from_the_command_line(short, tmp_path, capsys):
     artefacts.save(tmp_path / artefacts.NAME, learned("td-loss"))
 

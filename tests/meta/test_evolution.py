@@ -44,7 +44,7 @@ def candidates(count):
     return jax.vmap(lambda key: jax.tree.map(lambda x: x + 3 * jax.random.normal(key, x.shape), start))(keys)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("devices", [1, 2])
 def test_lives_are_lone_trainings(devices):
     """Each candidate with each key, on one device or two: the fitness of a training alone, bit for bit."""
@@ -111,6 +111,7 @@ def test_same_key_same_search():
     np.testing.assert_array_equal(first[0], second[0])
 
 
+@pytest.mark.rest
 def test_pairs_in_tasks_of_their_own(monkeypatch):
     """Mirror images share a task and their keys, pairs do not; and what was planted is found, whatever the tasks'
     magnitudes."""
@@ -172,6 +173,7 @@ def test_failed_candidates(count):
         assert np.all(np.isfinite(metrics["fitness"])) and np.any(mean != 0)
 
 
+@pytest.mark.rest
 def test_a_loss_that_yields_nan_fails_alone():
     """A learned loss of nan kills its own trainings; the others have the bits that they have without it."""
     population, keys = candidates(4), jax.random.split(jax.random.key(2), 2)
@@ -183,7 +185,7 @@ def test_a_loss_that_yields_nan_fails_alone():
     np.testing.assert_array_equal(result[others], sound[others])
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_search_in_one_call():
     """In two environments: a function of a key, of which the meta-parameters go into any later training."""
     longer = envs.make("CartPole-v1", max_steps=40)
@@ -209,7 +211,7 @@ print(jax.block_until_ready(jax.jit(search)(jax.random.key(0))).metrics["alive"]
 """
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_strategy_that_decomposes_does_not_hang():
     """CMA-ES' eigenvectors and orthogonal kernels in one program on eight devices, killed if it outlasts ten times what
     it should take."""
@@ -224,6 +226,7 @@ def test_a_strategy_that_decomposes_does_not_hang():
     assert done.stdout.split() == ["1.0"]
 
 
+@pytest.mark.rest
 def test_chunks_are_one_scan():
     """Generations in chunks of any length end in the same bits: a search can be interrupted and resumed."""
     strategy = strategies.make("Open_ES", 16, jnp.zeros(3))

@@ -65,7 +65,7 @@ def live():
     return compiled(schooling())
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_training_inside_is_a_plain_one(live):
     """To the bit, where the action changes nothing; and after its end another one begins."""
     keys = jax.random.split(jax.random.key(0), 2)
@@ -85,7 +85,7 @@ def test_a_training_inside_is_a_plain_one(live):
     assert (made.reward[6:9] != made.reward[:3]).any()  # a new key
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_an_action_changes_its_own_training(live):
     keys = jnp.stack([jax.random.key(0)] * 2)
     made = live(keys, jnp.zeros((9, 2, 1)).at[1, 1].set(1.5))[1][0]
@@ -93,6 +93,7 @@ def test_an_action_changes_its_own_training(live):
     assert (made.reward[1:6, 0] != made.reward[1:6, 1]).all()
 
 
+@pytest.mark.rest
 def test_a_training_that_dies_ends_its_episode(live):
     made, seen, _ = live(jax.random.split(jax.random.key(0), 2), jnp.zeros((9, 2, 1)).at[1, 0].set(DEADLY))[1]
     np.testing.assert_array_equal(made.terminated[:, 0], np.arange(9) == 1)
@@ -100,7 +101,7 @@ def test_a_training_that_dies_ends_its_episode(live):
     assert not made.terminated[:, 1].any() and not seen[1, 0].any()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_contract_of_a_training():
     envs.check_env(schooling(4), num_steps=12, num_envs=4)
 
@@ -127,7 +128,7 @@ def shaped():
     return env, actions, *compiled(env)(jax.random.split(jax.random.key(0), 2), actions)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
     """At the end of each round, from the rows of that round, as `Learner.update` does alone; and never between."""
     env, actions, _, (made, _, states) = shaped
@@ -144,7 +145,7 @@ def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
     np.testing.assert_array_equal(rows.reward[:, 0], made.next_obs["reward"][4:8, 1, 0, 1])
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_the_meta_agent_has_the_first_seat(shaped):
     """Its actions, its side of the game, its rewards; and the end of its episode is that of the learner's training."""
     env, actions, obs, (made, seen, states) = shaped

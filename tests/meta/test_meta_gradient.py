@@ -20,7 +20,7 @@ def search():
     return meta_gradient.of(sockets.make("policy-drift"), ppo, CONFIG, [ENV], num_agents=3, num_iterations=2)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_is_a_search(search):
     """Finite steps that move the meta-parameters; lives end and begin; chunks of any length end in the same bits."""
     start = jax.jit(search.init)(jax.random.key(0))
@@ -61,7 +61,7 @@ def test_a_bonus_is_refused():
         assert len(str(error.value).splitlines()) == num_lines
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_unused_meta_parameters_stay(search):
     """What no loss depends on has no slope, and Adam leaves it where it is."""
     idle = sockets.Socket("idle", lambda key: jnp.ones(3), lambda meta_params, config: {})
@@ -71,7 +71,7 @@ def test_unused_meta_parameters_stay(search):
     np.testing.assert_array_equal(flat.mean(state), flat.mean(start))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_an_agent_that_dies_is_left_out(search):
     """The others' slopes still move the meta-parameters, and it begins anew."""
     start = search.init(jax.random.key(0))
@@ -85,7 +85,7 @@ def test_an_agent_that_dies_is_left_out(search):
     assert metrics["alive"] < 1 and np.all(state.agents.alive) and state.agents.iteration.low.tolist() == [2, 0, 2]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("socket", ["value-loss", "policy-drift"])
 def test_has_a_slope(socket):
     """A value loss is felt through the advantages of the second iteration, a drift at once."""
@@ -102,6 +102,7 @@ def test_has_a_slope(socket):
     assert sum(bool(np.any(x != 0)) for x in leaves) >= len(leaves) - 1  # a constant added to a loss has none
 
 
+@pytest.mark.rest
 def test_judges_by_what_the_critic_knows():
     """Rewards are on the critic's scale, and the newest parameters act where there are older ones."""
     config = impala.Config(**SIZES, lag=2.0, max_lag=2, normalize_reward=True)
@@ -120,7 +121,7 @@ def test_judges_by_what_the_critic_knows():
     assert judge(agent._replace(learner=scaled)) != judge(agent)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_rule_of_disco():
     """Every array of the rule moves, but those of predictions that no later update has read yet; the value network that
     judges an agent learns, and its advantages are followed."""

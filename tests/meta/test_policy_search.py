@@ -3,12 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from purerl import envs
 from purerl.loops.evaluation import play
 from purerl.meta import of_policies, policies
 
 
+@pytest.mark.rest
 def test_the_best_policy_of_a_probe_is_found():
     """It must look at the observation, which is worth 1; all that do not are worth 0."""
     env = envs.make("probe/obs-action-match")

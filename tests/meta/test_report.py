@@ -41,7 +41,8 @@ def test_a_training_that_died_counts_as_the_worst_of_all():
     assert math.isnan(none["difference"]["value"]) and none["without"] == 3
 
 
-@pytest.mark.rest("policy-drift", "td-loss", "disco")
+@pytest.mark.rest
+@pytest.mark.weekly("policy-drift", "td-loss", "disco")
 @pytest.mark.parametrize("socket", [name for name in sockets.SOCKETS if name not in ENV_SOCKET_NAMES])
 def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""
@@ -74,6 +75,7 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     assert not set(map(tuple, calls[-1][2].tolist())) & set(map(tuple, held_out.tolist()))
 
 
+@pytest.mark.rest
 def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch):
     """On the same keys; each training of the random ones has its own, and what trains is told what it hears."""
     calls, results = [], iter((jnp.arange(5.0), jnp.zeros(5), jnp.full(5, 3.0)))

@@ -45,6 +45,7 @@ def test_cheap_talk(name, monkeypatch, tmp_path):
     assert all(each.settings["role"] == role for each in described.values())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("scale", ["full", "ci"])
 def test_opponent_shaping_is_described(scale):
     """The command line takes every training, and each is one of whole meta-episodes."""

@@ -57,6 +57,7 @@ def outcome(directory):
     return json.loads((directory / artefacts.NAME).read_text())["meta_params"], (directory / search.LOG).read_text()
 
 
+@pytest.mark.rest
 def test_directory(whole):
     rows = [json.loads(line) for line in (whole / search.LOG).read_text().splitlines()]
     assert [row["generation"] for row in rows] == list(range(1, 13))
@@ -71,7 +72,7 @@ def test_directory(whole):
     assert {"config.json", "summary.json", "curve.png", "learned.png"} <= {path.name for path in whole.iterdir()}
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_longer_search_goes_on(whole, tmp_path):
     """5 generations and then 7 more are 12."""
     directory = tmp_path / "run"
@@ -82,7 +83,7 @@ def test_longer_search_goes_on(whole, tmp_path):
     assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_search_begins_at_a_learned_function(whole, tmp_path):
     """So small steps leave it as it was; it is in the run, which needs the other one no more."""
     first, second, again = tmp_path / "first", tmp_path / "second", tmp_path / "again"
@@ -111,7 +112,7 @@ def wait_for(directory, generations):
     raise TimeoutError
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_interrupted_search_goes_on(tmp_path, long):
     """Killed in the middle, and ended politely further on: resumed, it ends in the bits of one that was not."""
     evolve, generations, expected = long
@@ -136,7 +137,7 @@ def long(request, tmp_path_factory):
     return request.param, 400, outcome(directory)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_fixed_time(tmp_path):
     directory = tmp_path / "run"
     assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1) == 0
@@ -147,7 +148,7 @@ def test_fixed_time(tmp_path):
     assert again["generations"] == summary["generations"] and again["seconds"] >= 1
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_dry_run(tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 10**6, "--population", 64, "--dry-run", "--out", tmp_path / "run") == 0
     out, err = capsys.readouterr()
@@ -199,6 +200,7 @@ def test_problems(args, line, capsys, tmp_path):
     assert line in err and err.startswith("purerl: error: ") and not (tmp_path / "run").exists()
 
 
+@pytest.mark.rest
 def test_directories_are_not_mixed_up(whole, tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 12, "--out", whole) == 2
     assert "already in use" in capsys.readouterr().err
@@ -208,6 +210,7 @@ def test_directories_are_not_mixed_up(whole, tmp_path, capsys):
     assert "No such file" in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_overwrite_and_resume(tmp_path, capsys):
     """A search is replaced when asked to, and never begun anew in the name of going on; other files stay."""
     directory = tmp_path / "run"
@@ -228,7 +231,7 @@ def test_hours_are_those_of_iterations():
     assert cost._extrapolate([2], (1.2,), 2) == 1.2 and cost._extrapolate([2, 16], (2.0, 1.9), 100) == 1.9
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_dry_run_with_a_warm_up(tmp_path, capsys):
     args = ["evolve", "td-loss", "--env", "Catch-bsuite", "--population", "2", "--hidden-sizes", "8"]
     args += ["--total-steps", "4096", "--warmup-steps", "1024", "--capacity", "2048", "--dry-run"]
@@ -236,7 +239,7 @@ def test_dry_run_with_a_warm_up(tmp_path, capsys):
     assert f"{10 * 2 * 4096:,}" in capsys.readouterr().out
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_report(whole, capsys, monkeypatch):
     one = sockets.value_loss()._replace(baselines=sockets.value_loss().baselines[:1])
     monkeypatch.setitem(sockets.SOCKETS, "value-loss", lambda: one)
@@ -251,7 +254,7 @@ def test_report(whole, capsys, monkeypatch):
         assert gap["low"] <= gap["value"] <= gap["high"]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_used_by_a_training(whole, tmp_path, capsys):
     """By run or by file, learned or in closed form; and the run keeps what it used."""
     train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--eval-episodes", "2"]
@@ -275,7 +278,7 @@ def test_used_by_a_training(whole, tmp_path, capsys):
     assert "is a function for the socket value-loss, not for policy-drift" in capsys.readouterr().err
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_messages(tmp_path, capsys):
     """A guide's search, from its directory: played at the end of each life, compared, resumed, and heard by a training
     whose policy is then evaluated with them."""
@@ -300,7 +303,7 @@ def test_messages(tmp_path, capsys):
     assert "observations [6]; messages of this kind need [4]" in capsys.readouterr().err
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_several_tasks(tmp_path):
     """Two environments and two lifetimes; a candidate is as good as its ranks in all of them."""
     args = ["evolve", "lpg", "--env", "Catch-bsuite", "CartPole-v1", "--population", "4", "--num-seeds", "2"]
@@ -314,6 +317,7 @@ def test_several_tasks(tmp_path):
     np.testing.assert_allclose(np.mean(means, axis=1), [row["fitness"] for row in rows], rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_search_in_use(whole, capsys):
     hold = "import sys, time; from pathlib import Path; from purerl.store.lock import lock\n"
     hold += "with lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"

@@ -60,7 +60,7 @@ def test_only_ranks_count(name):
     jax.tree.map(np.testing.assert_array_equal, strategy.mean(plain), strategy.mean(bent))
 
 
-@pytest.mark.rest("Sep_CMA_ES", "PGPE", "SNES", "LES")
+@pytest.mark.weekly("Sep_CMA_ES", "PGPE", "SNES", "LES")
 @pytest.mark.parametrize("name", strategies.NAMES)
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
 def test_failed_candidates(name, bad):
@@ -78,6 +78,7 @@ def test_failed_candidates(name, bad):
     jax.tree.map(np.testing.assert_array_equal, none, state)
 
 
+@pytest.mark.rest
 def test_equal_candidates_count_equally():
     """Who comes first among equals makes no difference: the mean of the rest follows the better half either way."""
     for name in ("Open_ES", "SNES", "CMA_ES", "Sep_CMA_ES", "LES"):

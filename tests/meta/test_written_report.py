@@ -83,7 +83,8 @@ def fitness(monkeypatch):
 SIZES = "--seeds", "5", "--tuning-seeds", "2", "--limit-seconds", "0", "--limit-gigabytes", "0"
 
 
-@pytest.mark.rest("policy-drift", "td-loss", "optimiser")
+@pytest.mark.rest
+@pytest.mark.weekly("policy-drift", "td-loss", "optimiser")
 @pytest.mark.parametrize("socket", [*written.PLACES, written.OPTIMISER])
 def test_it_is_that_of_an_artefact(socket, own, fitness, capsys):
     args = f"written_own:{socket.replace('-', '_')}", "--socket", socket, "--env", "CartPole-v1", *TINY
@@ -97,6 +98,7 @@ def test_it_is_that_of_an_artefact(socket, own, fitness, capsys):
     assert {"report.json", *pictures} == set(os.listdir(own / "out")) - {"run.lock"}
 
 
+@pytest.mark.rest
 def test_one_without_any_fitness(own, fitness, capsys):
     fitness[0] = float("nan")
     args = "written_own:value_loss", "--socket", "value-loss", "--env", "CartPole-v1", *TINY, *SIZES, "--out", "out"
@@ -136,7 +138,7 @@ def test_bad_input(args, lines, own, capsys):
     assert not (own / "runs").exists()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_within_limits(own, capfd):
     """In a process of its own: a report, and a crash."""
     tiny = "--socket", "value-loss", "--env", "CartPole-v1", *TINY, "--seeds", "2", "--tuning-seeds", "2"

@@ -26,6 +26,7 @@ def drawn(count, seed=0):
     return rng.normal(size=(count, M)).astype(np.float32), rng.normal(size=(count, S)).astype(np.float32)
 
 
+@pytest.mark.rest
 def test_the_teams_value_grows_with_each_agents(monotonic):
     """Finite differences at 1000 random states; the next agent's value alone is moved."""
     params, mix = monotonic
@@ -37,6 +38,7 @@ def test_the_teams_value_grows_with_each_agents(monotonic):
         assert rise.min() > -1e-3 and np.mean(rise > 1e-2) > 0.9
 
 
+@pytest.mark.rest
 def test_greedy_agents_are_a_greedy_team(monotonic):
     """Of all that two agents can do, the best for the team is what each values most."""
     params, mix = monotonic
@@ -49,6 +51,7 @@ def test_greedy_agents_are_a_greedy_team(monotonic):
     assert np.all(total[np.arange(200), greedy] >= total.max(axis=1) - 1e-3)
 
 
+@pytest.mark.rest
 def test_biases_may_be_negative(monotonic):
     """What remains where all values are 0 falls below 0 and rises above it."""
     params, mix = monotonic

@@ -59,7 +59,7 @@ SIXTY_FOUR = textwrap.dedent("""
 """)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_sixty_four_agents_do_not_hang():
     """Fresh processes, each killed if it outlasts ten times what it should take."""
     for _ in range(3):
@@ -101,6 +101,7 @@ def normalised(x, params, name):
     return x * np.asarray(params[name]["scale"]) + np.asarray(params[name]["bias"])
 
 
+@pytest.mark.rest
 def test_layer_norm_by_hand(key):
     """Conv and dense layers are normalised before their activation, with a scale and a shift of each unit."""
     key_init, key_obs, key_params = jax.random.split(key, 3)
@@ -156,6 +157,7 @@ def test_convolution_is_that_of_flax(key, pad):
     np.testing.assert_allclose(conv.apply(params, x), expected, atol=1e-5)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("size", "stride"), [(4, 2), (2, 3), (1, 1)])
 def test_strided_convolution_is_that_of_flax(key, size, stride):
     x, conv = jax.random.normal(key, (3, 9, 8, 2)), Conv(5, size=size, stride=stride)
@@ -166,6 +168,7 @@ def test_strided_convolution_is_that_of_flax(key, size, stride):
     assert left == expected.shape[1:3]
 
 
+@pytest.mark.rest
 def test_nature_has_the_layers_of_mnih(key):
     """Three convolutions and a dense layer of 512 on four frames of 84 x 84: 7 x 7 x 64 features, and the weights and
     biases of 8 x 8 x 4 x 32, 4 x 4 x 32 x 64, 3 x 3 x 64 x 64 and 3136 x 512. Bytes are divided by 255."""
@@ -188,7 +191,7 @@ def test_nature_has_the_layers_of_mnih(key):
     np.testing.assert_allclose(torso.apply(params, image), torso.apply(params, image / 255), atol=1e-6)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_resnet_by_hand(key):
     """IMPALA's deep network, written out with flax's own convolutions."""
     resnet = Convolutions("resnet", KINDS["resnet"])

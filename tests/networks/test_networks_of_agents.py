@@ -46,6 +46,9 @@ def stepped(step, params, obs, carry):
     return *(jax.tree.map(lambda *x: np.stack(x), *result) for result in (results, carries)), carry
 
 
+@pytest.mark.rest
+@pytest.mark.rest
+@pytest.mark.rest("gtrxl")
 @pytest.mark.parametrize("kind", ["none", *memory.MEMORIES])
 def test_rows(kind):
     """``M`` rows at a time are ``M`` networks with the same parameters, step by step and unrolled over resets."""
@@ -77,6 +80,7 @@ def apart():
     return network, random(jax.eval_shape(network.init, KEY, obs[0]), 1), obs
 
 
+@pytest.mark.rest
 def test_separate(apart):
     """Acting step by step leaves both memories as unrolling does, and values are the critic's at its own."""
     network, params, obs = apart
@@ -118,6 +122,7 @@ def each(request):
 WHO = [1, 0, 2, 1]
 
 
+@pytest.mark.rest
 def test_each_observation_takes_its_own_agents_network(each):
     network, inner, params, obs = each
     carry = network.init_carry(B)
@@ -160,6 +165,7 @@ def test_each_agents_gradient_is_of_its_own_parameters(each):
         assert np.mean(np.stack(moved)[:, agent]) > 0.7
 
 
+@pytest.mark.rest
 def test_agents_begin_with_different_parameters(each):
     network, _, _, obs = each
     params = network.init(KEY, jax.tree.map(lambda x: x[0], obs))

@@ -20,6 +20,7 @@ def network():
     return head, head.init(jax.random.key(0), obs), obs
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("precision", PRODUCTS)
 def test_what_a_program_computes_in(precision):
     head, params, obs = network()

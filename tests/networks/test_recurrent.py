@@ -40,6 +40,7 @@ def assert_close(a, b, **options):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **{"atol": 2e-5, **options}), a, b)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_unroll_is_the_steps_by_hand(kind):
     """Its carries are those that the steps leave, also at the end of an episode, after which the next one begins."""
@@ -56,6 +57,7 @@ def test_unroll_is_the_steps_by_hand(kind):
     assert all(np.all(x[2] == 0) and np.any(x[:2] != 0) for x in jax.tree.leaves(result[2]))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_nothing_crosses_the_end_of_an_episode(kind):
     """No output depends on an observation, or on the carry, from before the episode's start; nor from beyond the window
@@ -81,7 +83,8 @@ def test_nothing_crosses_the_end_of_an_episode(kind):
                 np.testing.assert_array_equal(influence[t, b], (np.arange(B) == b) & (first == 0) & (t < reach))
 
 
-@pytest.mark.rest("gtrxl", "lru")
+@pytest.mark.rest
+@pytest.mark.weekly("gtrxl", "lru")
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_two_halves_are_the_whole(kind):
     network = make(kind)
@@ -95,6 +98,7 @@ def test_two_halves_are_the_whole(kind):
         assert_close((*joined, end), whole)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_a_cut_carry_is_no_memory(kind):
     """If every step ends an episode, the network is one of a single step from the start."""
@@ -227,7 +231,7 @@ def test_gated_transformer_by_hand():
         np.testing.assert_allclose(kept[b], window[1:], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.rest("gtrxl", "lru", "lstm")
+@pytest.mark.weekly("gtrxl", "lru", "lstm")
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_vmapped_initialiser(kind):
     """No LAPACK, which hangs there; recurrent kernels of cells are orthogonal."""

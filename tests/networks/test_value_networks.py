@@ -252,6 +252,7 @@ def test_shapes_under_jit_and_vmap(name):
             assert values.shape == expected and values.dtype == jnp.float32
 
 
+@pytest.mark.rest
 def test_two_agents_are_two_lone_ones():
     network = q_network(noisy=True, dueling=True, num_atoms=K)
     keys, obs = jax.random.split(jax.random.key(0), 2), jax.random.normal(jax.random.key(1), (N, 6))
@@ -294,6 +295,7 @@ def test_a_hidden_layer_is_needed():
         q_network(hidden_sizes=())
 
 
+@pytest.mark.rest
 def test_streams_take_any_leading_axes(key):
     """So that they can be the head of a recurrent network."""
     streams = value_networks.Streams(A, 7, networks.ACTIVATIONS["relu"], dueling=True)

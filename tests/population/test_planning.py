@@ -36,7 +36,7 @@ print(compiled.chunk.peak_bytes / (peak - before))
 """
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_the_peak_is_predicted():
     """A program of about half a gigabyte, in a process of its own: within 10 % of what the process grew by."""
     code = MEASURE.format(agents=2, envs=2048)
@@ -85,7 +85,7 @@ def test_flops_of_ppo_follow_from_its_matrices():
     assert product_flops(trainer.step, state) / trainer.env_steps == large
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_plan_of_a_population():
     config = ppo.Config(total_steps=64 * 3, num_envs=4, num_steps=16, num_minibatches=2, hidden_sizes=(8,))
     train = lambda config: ppo.make_train(config, envs.make("CartPole-v1"))

@@ -95,7 +95,7 @@ def train_alone(everyone, compiler_options):
     }
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("devices", "batch_size"),
     [(1, "auto"), (8, "auto"), (2, 6), (1, 1)],
@@ -113,7 +113,7 @@ def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
         assert_equal(one, member(result, i))
 
 
-@pytest.mark.rest("r2d2", "dqn", "ppo")
+@pytest.mark.weekly("r2d2", "dqn", "ppo")
 def test_one_vmap_gives_the_same_bits(request, everyone):
     """Under the options that forbid XLA to choose the order of a sum by the size of the whole array. Of the metrics,
     which nothing is learned from, the explained variance may still round otherwise. Measured with jax 0.10.2, and with
@@ -130,7 +130,7 @@ def test_one_vmap_gives_the_same_bits(request, everyone):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one.metrics, member(result.metrics, i))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_poisoned_member_is_frozen_and_alone(everyone):
     """A learning rate of 1e30 kills member 5: it keeps its last finite learner; all others keep their bits."""
     make_train, config, keys, env_params = everyone
@@ -183,7 +183,7 @@ def test_groups_left_out_are_untouched():
     np.testing.assert_array_equal(out, [0, 1, 0, 0, 0, 0, 6, 7, 0, 0, 0, 0])
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("everyone", ["ppo"], indirect=True)
 def test_batches_are_cut_to_the_memory(everyone, monkeypatch):
     """With room for the program of 8 members but not of 13, two batches run; with room for none, it says so at once."""

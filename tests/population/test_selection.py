@@ -65,6 +65,7 @@ def evolved():
     return pbt()(jax.random.key(1), members(0))
 
 
+@pytest.mark.rest
 def test_beats_random_search_at_equal_frames():
     """The best of 16 evolved members against the best of the same 16 with their first steps kept, over 20 seeds."""
     evolve, keep = pbt(), pbt(exploit=lambda key, scores: jnp.arange(SIZE))
@@ -89,6 +90,7 @@ def test_only_those_that_copied_explore(evolved):
     assert 0.5 < by_factor.mean() < 0.95  # the others were drawn anew
 
 
+@pytest.mark.rest
 def test_copies_are_bitwise_but_for_the_key():
     """After one interval each member is its parent, as that would have been alone, with a key of its own."""
     everyone, options = members(3), {"num_intervals": 1}
@@ -100,6 +102,7 @@ def test_copies_are_bitwise_but_for_the_key():
     np.testing.assert_array_equal(jax.random.key_data(copied.state.key), jax.random.key_data(alone.state.key))
 
 
+@pytest.mark.rest
 def test_the_dead_are_replaced():
     """Steps of 1e30 kill half of the members in the first interval; in the end all live."""
     everyone = members(4)
@@ -125,6 +128,7 @@ def test_truncation_takes_from_the_best():
     assert parents == {(0, a, 2, 3, b) for a in (2, 3) for b in (2, 3)}
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("devices", [1, 2, 8])
 def test_halving_keeps_the_best_and_leaves_it_alone(devices):
     """16, 8, 4, 2, 1 members: ranks, rungs, and a survivor with the very bits that it has alone."""

@@ -123,16 +123,19 @@ def compare(result, expected):
     np.testing.assert_allclose(first[0], first[1], rtol=1e-6)
 
 
+@pytest.mark.rest
+@pytest.mark.weekly("moments", "dqn")
 def test_as_lanes_of_one_device(case):
     compare(case.run(2), case.expected)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("devices", [1, 4])
 def test_as_lanes_of_one_device_on_more_and_fewer(case, devices):
     compare(case.run(devices), case.expected)
 
 
+@pytest.mark.rest
 def test_a_gradient_that_is_added_up_is_found(monkeypatch):
     """The mistake of others: a sum over devices in place of a mean."""
     made = Case("ppo")
@@ -144,9 +147,10 @@ def test_a_gradient_that_is_added_up_is_found(monkeypatch):
         compare(made.run(2), expected)
 
 
-EXACT = [("ppo", (1, 2)), pytest.param("prioritised dqn", (1, 2, 4), marks=pytest.mark.rest)]
+EXACT = [("ppo", (1, 2)), pytest.param("prioritised dqn", (1, 2, 4), marks=pytest.mark.weekly)]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "devices"), EXACT)
 def test_exact_sums_have_the_same_bits_on_any_devices(name, devices):
     first, *others = (Case(name).run(number, exact=True) for number in devices)
@@ -178,6 +182,7 @@ def exchanged(name):
     return sorted(inside[0]), f"f32[{size}]", result[entry]
 
 
+@pytest.mark.rest
 def test_what_the_shards_of_ppo_exchange():
     """In a gradient step one sum, of the gradient, and the moments of the advantages; outside of them sums of episodes
     and metrics. The compiled loop has two steps."""
@@ -186,6 +191,7 @@ def test_what_the_shards_of_ppo_exchange():
     assert len(outside) < 10
 
 
+@pytest.mark.rest
 def test_what_the_shards_of_a_replay_exchange():
     """In a gradient step one sum, of the gradient, and with priorities two numbers: the largest weight, and the largest
     priority."""
@@ -252,6 +258,7 @@ def lanes(function, *args):
     return jax.vmap(function, axis_name=shards.AXIS)(*args)
 
 
+@pytest.mark.rest
 def test_joined_moments_and_masked_means(numbers):
     x, counts = numbers
     every, some = np.asarray(x, np.float64), np.asarray(x, np.float64)[np.asarray(counts)]

@@ -108,6 +108,7 @@ def both():
     return draw, jax.jit(make(0.5).update), full()
 
 
+@pytest.mark.rest
 def test_each_element_comes_from_either(both):
     draw, _, state = both
     draws, keys = jax.jit(jax.vmap(draw, in_axes=(None, None, 0))), jax.random.split(jax.random.key(1), 50)
@@ -122,6 +123,7 @@ def test_each_element_comes_from_either(both):
         np.testing.assert_array_equal(samples.items.extras["h"], np.where(given[..., None], 0.0, 1.0) * np.ones(4))
 
 
+@pytest.mark.rest
 def test_priorities_are_apart_and_weights_are_not(both):
     """Each replay has its own priorities and its own largest one; the batch has one largest weight."""
     draw, update, state = both

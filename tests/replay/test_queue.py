@@ -47,6 +47,7 @@ def check(sample, queue, expected, batch_size: int):
         assert sample.env[n] == env
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("num_slots", "num_envs", "batch_size", "max_uses"), [(4, 2, 3, 1), (3, 3, 4, 2), (1, 4, 2, 3), (5, 1, 5, 1)]
 )

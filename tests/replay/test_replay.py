@@ -272,7 +272,7 @@ def worlds(draw, num_steps: int):
     return ends, reward.astype(np.float32), priority.astype(np.float32), seed
 
 
-@pytest.mark.rest("-3-", "-4-1")
+@pytest.mark.weekly("-3-", "-4-1")
 @pytest.mark.parametrize("ring", RINGS + STORING, ids=lambda ring: "-".join(map(str, ring)))
 def test_against_a_history(ring):
     """After every addition, be the ring partly full, exactly full, or written over: items, weights and priorities."""
@@ -444,7 +444,7 @@ BUFFERS = {
 }
 
 
-@pytest.mark.rest("prioritised", "queue")
+@pytest.mark.weekly("prioritised", "queue")
 @pytest.mark.parametrize("name", BUFFERS)
 def test_on_host_is_the_same(name):
     """Bit for bit, with its state in the host's memory before and after, and its samples in the device's."""
@@ -489,6 +489,7 @@ def obs_bytes(obs, num_rows: int, num_envs: int, num_frames: int = 1) -> int:
     return trees.nbytes(jax.eval_shape(buffer.init, Transition(obs, flag, scalar, flag, flag, obs, ())).items.obs)
 
 
+@pytest.mark.rest
 def test_vmap():
     """Four buffers at once are four buffers."""
     ring = Ring("prioritised", "three steps", 3)
@@ -507,7 +508,7 @@ def test_vmap():
         jax.tree.map(lambda x, *y: np.testing.assert_array_equal(x, np.stack(y)), states, *apart)
 
 
-@pytest.mark.rest("uniform", "three steps")
+@pytest.mark.weekly("uniform", "three steps")
 @pytest.mark.parametrize("view", ["three steps", "overlapping"])
 @pytest.mark.parametrize("kind", ["uniform", "prioritised"])
 def test_a_donated_ring_is_written_in_place(kind, view):

@@ -58,6 +58,7 @@ def test_depth(fan_out, size):
     assert [x.shape[1] for x in levels] == [fan_out] * len(levels) and levels[-1].shape[0] == 1
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("size", SIZES)
 def test_found_where_the_running_sum_passes(size):
     """By every fan-out, away from where rounding decides."""
@@ -86,6 +87,7 @@ def test_frequencies(fan_out):
     assert scipy.stats.chisquare(counts, draws * chance).pvalue > 1e-3
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("fan_out", FAN_OUTS)
 def test_zeros_are_never_found(fan_out):
     """Whatever rounds: at both ends, right at the borders of entries, and with values twelve decades apart."""

@@ -71,7 +71,7 @@ def test_dicts_of_observations_and_wrong_shapes(key):
         Acting(agent(CARTPOLE, a2c.Config(**SMALL), key))(np.zeros(3))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_chunks_are_the_scan(key, monkeypatch):
     """In every bit, however they are cut; and a callback may end them."""
     trainer = a2c.make_trainer(a2c.Config(**SMALL), CARTPOLE)

@@ -80,6 +80,7 @@ def actions(cartpole, observations):
     )
 
 
+@pytest.mark.rest
 def test_numpy_alone_acts_as_the_original(cartpole, observations, actions, tmp_path):
     run("export", str(cartpole), "--to", "numpy", "--agent", "1")
     observations.astype(np.float32).tofile(tmp_path / "obs")
@@ -98,6 +99,7 @@ def test_numpy_alone_acts_as_the_original(cartpole, observations, actions, tmp_p
     assert (card["algo"], card["env"], card["seed"]) == ("ppo", "CartPole-v1", 1)
 
 
+@pytest.mark.rest
 def test_stablehlo_acts_as_the_original_for_any_batch(cartpole, observations, actions, tmp_path):
     pytest.importorskip("flatbuffers")
     run("export", str(cartpole), "--agent", "1", "--out", str(tmp_path / "p.stablehlo"))
@@ -109,6 +111,7 @@ def test_stablehlo_acts_as_the_original_for_any_batch(cartpole, observations, ac
     assert json.loads((tmp_path / "p.stablehlo.json").read_text())["inputs"][0]["shape"] == [4]
 
 
+@pytest.mark.rest
 def test_onnx_acts_as_the_original_for_any_batch(cartpole, observations, actions, tmp_path):
     onnx = pytest.importorskip("onnx")
     reference = pytest.importorskip("onnx.reference")
@@ -126,6 +129,9 @@ def given(structs, seed=0, rows=50):
     return [draw(np.zeros(x.shape, x.dtype)).astype(x.dtype) for x in structs.values()]
 
 
+@pytest.mark.rest
+@pytest.mark.rest
+@pytest.mark.rest("ppo-CartPole-v1-fields1")
 @pytest.mark.parametrize(
     ("algo", "env", "fields"),
     [

@@ -13,7 +13,7 @@ from purerl.runs.running import batches
 from purerl.store import checkpoint, json_files, log
 from purerl.types import Situation
 
-pytestmark = pytest.mark.rest  # all of them need whole runs
+pytestmark = pytest.mark.weekly  # all of them need whole runs
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--eval-episodes", "2", "--hidden-sizes", "8"]
 REPLAY = ["--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]

@@ -82,7 +82,8 @@ WAYS = {
 }
 
 
-@pytest.mark.rest("ahead", "workers", "threads")
+@pytest.mark.rest
+@pytest.mark.weekly("ahead", "workers", "threads")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_signal_within_an_iteration_is_answered_at_once_and_keeps_those_before(way, train, capsys):
     start = time.monotonic()
@@ -97,7 +98,7 @@ def test_a_signal_within_an_iteration_is_answered_at_once_and_keeps_those_before
     assert [row["iteration"] for row in rows(run_dir)] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_signal_in_a_warm_up_is_answered(train, capsys):
     sizes = "--capacity", 512, "--batch-size", 4, "--warmup-steps", 4 * ITERATION
     run_dir = train(*sizes, algo="dqn", at=12, seconds=60, kind=3, iterations=6, expect=143)
@@ -106,7 +107,7 @@ def test_a_signal_in_a_warm_up_is_answered(train, capsys):
     assert not checkpoint.steps(run_dir / "checkpoints" / "0") and rows(run_dir) == []
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_signal_in_an_evaluation_keeps_the_training(number, train, monkeypatch, capsys):
     """In one under way, and in the last one."""
@@ -129,7 +130,8 @@ def test_a_signal_in_an_evaluation_keeps_the_training(number, train, monkeypatch
     assert json.loads((run_dir / "summary.json").read_text())["status"] == "completed"
 
 
-@pytest.mark.rest("threads", "1")
+@pytest.mark.rest
+@pytest.mark.weekly("threads", "1")
 @pytest.mark.parametrize("kind", [1, 2])
 @pytest.mark.parametrize("way", ["here", "threads"])
 def test_what_an_environment_raises_itself_is_no_signal(way, kind, train, capsys):
@@ -140,13 +142,14 @@ def test_what_an_environment_raises_itself_is_no_signal(way, kind, train, capsys
     assert checkpoint.newest(run_dir / "checkpoints" / "0").number == 2
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_handlers_of_an_environment_change_nothing(train, capsys):
     run_dir = train(at=20, seconds=60, kind=4, expect=130)
     assert capsys.readouterr().err.splitlines()[-1].startswith("interrupted and saved")
     assert len(rows(run_dir)) == 2
 
 
+@pytest.mark.rest
 def test_a_long_iteration_is_told_of(train, monkeypatch, capsys):
     monkeypatch.setattr(progress, "QUIET", 0.2)  # so that nothing waits long
     train(at=6, seconds=1, kind=5, iterations=2)
@@ -154,6 +157,7 @@ def test_a_long_iteration_is_told_of(train, monkeypatch, capsys):
     assert told[0].endswith("  return -  iteration 1: 20 of 32 steps, 4 episodes ended")
 
 
+@pytest.mark.rest
 def test_a_training_without_an_end_claims_no_return(train, monkeypatch, capsys):
     """It says so under way and at its end; its evaluation is cut off, and says so."""
     monkeypatch.setattr(train_module, "EVALUATION_STEPS", 50)  # a bound that a test can reach

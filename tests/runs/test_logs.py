@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
     return folder / "plain", folder / "watched"
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_evaluating_and_logging_change_no_bit(runs):
     for name in ("policy.safetensors", batches.METRICS, batches.QUANTILES):
         plain, watched = ((directory / name).read_bytes() for directory in runs)
@@ -38,6 +38,7 @@ def test_evaluating_and_logging_change_no_bit(runs):
     assert not (runs[0] / batches.EVALUATIONS).exists() and not (runs[0] / "log.csv").exists()
 
 
+@pytest.mark.rest
 def test_evaluations(runs):
     """Every 100 frames, which are 7 iterations of 16, of each agent, and at the end, as in the summary."""
     result, summary = rows(runs[1] / batches.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
@@ -59,6 +60,7 @@ def check_table(table, times):
     assert sum(bool(row["eval_return"]) for row in table) == len(table) - len(points) == 10
 
 
+@pytest.mark.rest
 def test_times_and_the_table(runs):
     """A line for each chunk, seconds that rise, and the table of the same points; a picture."""
     times, table = rows(runs[1] / batches.TIMES), list(csv.DictReader((runs[1] / "log.csv").open()))
@@ -71,6 +73,7 @@ def test_times_and_the_table(runs):
         assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.rest
 def test_going_on_with_evaluations(runs, tmp_path, monkeypatch):
     """After a kill the logs are those of a run that nothing interrupted, but for times. It goes on from the checkpoint
     before the last one, so that an evaluation comes again."""

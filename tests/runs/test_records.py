@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import purerl
 from purerl.runs.reading import sweeps
@@ -29,6 +30,7 @@ SIZES = ["--num-envs", "2", "--num-steps", "8", "--num-minibatches", "1", "--num
 SMALL = [*SIZES, "--eval-episodes", "1"]
 
 
+@pytest.mark.rest
 def test_an_uninstalled_copy_trains_saves_and_resumes_even_where_no_picture_can_be_written(tmp_path):
     shutil.copytree(Path(purerl.__file__).parent, tmp_path / "purerl")
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_METADATA)

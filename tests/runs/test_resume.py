@@ -109,7 +109,7 @@ def test_ends_in_the_bits_of_one_that_nothing_interrupted(whole, copy, capsys):
     assert "the run is finished" in capsys.readouterr().err
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize(("name", "after"), [("dqn", 3), ("r2d2", 3), ("sweep", 6)])
 def test_every_kind_of_run(name, after, tmp_path, capsys):
     """Replays, memories, and batches of which one was finished before."""
@@ -123,7 +123,7 @@ def test_every_kind_of_run(name, after, tmp_path, capsys):
         assert rankings[0] == rankings[1] and len(rankings[0]["ranked"]) == 3
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_what_an_optimiser_remembers_survives_a_kill(tmp_path):
     """Momenta and a memory of each parameter, the count of updates and the key of the noise, after SIGKILL."""
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=1211).astype(np.float32))
@@ -141,7 +141,7 @@ def test_what_an_optimiser_remembers_survives_a_kill(tmp_path):
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
     """Without anything annealed, half of a run and its other half are the whole, batch by batch."""
     args = ["train", "ppo", *SMALL, "--learning-rate-decay", "0", "--num-seeds", "3", "--agents-at-once", "2"]
@@ -163,6 +163,7 @@ def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["return_per_seed"]) == 3
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("file", [checkpoint.CARD, checkpoint.ARRAYS])
 def test_a_damaged_checkpoint(file, whole, copy, capsys):
     """The one before serves, and is told; never wrong values, never from the start; --strict refuses."""
@@ -196,6 +197,7 @@ def test_no_sound_card_is_no_new_beginning(damage, strict, copy, capsys):
     assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
+@pytest.mark.rest
 def test_a_card_that_names_another_config_is_damaged(whole, copy, capsys):
     """The one before serves."""
     path = copy / "checkpoints" / "0" / "21" / checkpoint.CARD
@@ -222,6 +224,7 @@ def test_a_directory_that_is_removed_under_way(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.rest
 def test_a_run_that_had_saved_nothing(whole, tmp_path):
     """Begins again, and its log with it; and no run asks anything of the network."""
     with no_network():
@@ -253,6 +256,7 @@ def test_what_cannot_change(args, line, broken, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in broken.rglob("*")}
 
 
+@pytest.mark.rest
 def test_override(copy, whole, capsys):
     run("resume", copy, "--learning-rate", "0.01", "--override", "--eval-episodes", "3")
     error = capsys.readouterr().err
@@ -313,7 +317,7 @@ def test_names_of_a_run():
     assert len(set(FILES)) == len(FILES) and {config_file.NAME, "checkpoints", "best"} <= set(FILES)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_started_from_a_file(whole, tmp_path, capsys):
     """The config.json of a run makes the same run; options beside it change it; YAML may leave out what it likes."""
     run("train", "--config", whole / "config.json", "--out", tmp_path / "same")
@@ -404,7 +408,7 @@ def test_signals(number, mode):
         process.kill()
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_interrupted_while_compiling(tmp_path):
     """Exit code 130, no traceback, and no directory."""
     command = [sys.executable, "-m", "purerl.cli", *RUNS["dqn"], "--out", str(tmp_path / "run")]
@@ -427,7 +431,7 @@ def at(state, number):
     return jax.tree.map(moved, state, is_leaf=is_count)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_learning_rate_at_a_hundred_billion_frames():
     """In the middle of a training of 2 * 10^11 frames a step has half the size that it has at the start."""
     config = a2c.Config(num_envs=2, num_steps=8, hidden_sizes=(8,), total_steps=2 * 10**11)
@@ -442,6 +446,7 @@ def test_learning_rate_at_a_hundred_billion_frames():
     assert max(float(abs(x).max()) for x in jax.tree.leaves(moved[1])) > 1e-4
 
 
+@pytest.mark.rest
 def test_beyond_a_hundred_billion_frames(tmp_path):
     """A run at frame 10^11 and more, in iterations beyond 2^31: its log counts on, and it goes on in the same bits."""
     frames, size = 10**11, 2 * 8

@@ -22,7 +22,7 @@ SMALL = [
     *("--num-envs", "4", "--num-steps", "16", "--hidden-sizes", "8", "--batch-size", "4"),
     *("--capacity", "512", "--warmup-steps", "128"),
 ]
-pytestmark = pytest.mark.rest
+pytestmark = pytest.mark.weekly
 
 
 def rows(directory):

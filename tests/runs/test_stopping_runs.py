@@ -27,6 +27,7 @@ def stopped(tmp_path_factory):
     return directory
 
 
+@pytest.mark.rest
 def test_each_agent_stops_by_the_definition(stopped):
     """The walk through the log gives what the summary says; the run ends with its last agent."""
     summary, log = json.loads((stopped / "summary.json").read_text()), rows(stopped)
@@ -47,6 +48,7 @@ def test_each_agent_stops_by_the_definition(stopped):
     assert max(results) == log[-1]["env_steps"] == summary["env_steps"] < 4096
 
 
+@pytest.mark.rest
 def test_the_clock_changes_nothing(stopped, tmp_path, monkeypatch):
     """Chunks of one iteration give every byte that chunks of many do, but for the state after the last one stopped."""
     monkeypatch.setattr(program, "CHUNK_SECONDS", 1e-9)
@@ -54,7 +56,7 @@ def test_the_clock_changes_nothing(stopped, tmp_path, monkeypatch):
     assert outcome(tmp_path / "run") == outcome(stopped)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_resumed_run_stops_at_the_same_iteration(stopped, tmp_path, capsys):
     break_down(*COMMAND, *AT, "--out", tmp_path / "run", after=2)
     run("resume", tmp_path / "run")
@@ -67,7 +69,7 @@ def test_a_resumed_run_stops_at_the_same_iteration(stopped, tmp_path, capsys):
         assert "it cannot be changed" in capsys.readouterr().err
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_evaluations_decide_where_there_are_any(tmp_path, monkeypatch):
     """An agent stops after the first evaluation that reaches the return; interrupted or not."""
     command = [*COMMAND, "--eval-every", "128", "--stop-at", "30", "--total-steps", "2048"]
@@ -104,6 +106,7 @@ def test_one_line_for_what_cannot_be(options, line, capsys):
     assert line in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_runs_of_before_are_read(stopped):
     """Those that know neither of early stopping nor of warm starts, nor of a limit of the divergence."""
     fields = json.loads((stopped / "policy.json").read_text())

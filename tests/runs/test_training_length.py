@@ -31,16 +31,17 @@ def programs(algo, env, config, total_steps):
     return init.lower().as_text(), chunk.lower(member.given, init.out_info, np.int32(0)).as_text()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("algo", "env", "fields"),
     [
         ("ppo", "CartPole-v1", LAYERS),
-        pytest.param("pqn", "CartPole-v1", LAYERS, marks=pytest.mark.rest),
+        pytest.param("pqn", "CartPole-v1", LAYERS, marks=pytest.mark.weekly),
         ("dqn", "CartPole-v1", {**REPLAY, "prioritised": True}),
         ("sac", "Pendulum-v1", REPLAY),
-        pytest.param("qmix", "TwoStep-v0", TEAM, marks=pytest.mark.rest),
-        pytest.param("r2d2", "CartPole-v1", SEQUENCES, marks=pytest.mark.rest),
-        pytest.param("ngu", "CartPole-v1", SEQUENCES, marks=pytest.mark.rest),
+        pytest.param("qmix", "TwoStep-v0", TEAM, marks=pytest.mark.weekly),
+        pytest.param("r2d2", "CartPole-v1", SEQUENCES, marks=pytest.mark.weekly),
+        pytest.param("ngu", "CartPole-v1", SEQUENCES, marks=pytest.mark.weekly),
     ],
 )
 def test_two_lengths_are_one_program(algo, env, fields):
@@ -78,6 +79,7 @@ def test_a_whole_training_needs_the_number():
         ppo.make_train(cfg.with_lengths(ppo.Config()), envs.make("CartPole-v1"))
 
 
+@pytest.mark.rest
 def test_another_length_compiles_nothing(tmp_path):
     """Both programs of the second command, and what else it computes, come out of the cache."""
     missed: list[str] = []

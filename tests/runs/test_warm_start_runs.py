@@ -32,6 +32,7 @@ def warm(source, tmp_path_factory):
     return directory
 
 
+@pytest.mark.rest
 def test_it_is_the_training_that_python_has(source, warm):
     """Agent by agent, of the same source; and the description tells of it."""
     policy = jax.tree.map(lambda x: x[1], load(source).policy)
@@ -49,6 +50,7 @@ def test_it_is_the_training_that_python_has(source, warm):
     assert (counts == 2 * 256).all()  # the moments go on
 
 
+@pytest.mark.rest
 def test_a_run_that_goes_on_does_not_read_the_other(source, warm, tmp_path):
     """It may be gone: what the agents began with is in the run's own directory; before the first checkpoint, too."""
     moved = shutil.copytree(source, tmp_path / "source")
@@ -64,6 +66,8 @@ def test_a_run_that_goes_on_does_not_read_the_other(source, warm, tmp_path):
             shutil.copytree(source, moved)
 
 
+@pytest.mark.rest("command1-{}:2-has agents 0 to 1")
+@pytest.mark.rest("command0-{}-has 2 agents, this run 3; name one of them")
 @pytest.mark.parametrize(
     ("command", "start", "line"),
     [
@@ -90,6 +94,7 @@ def test_what_cannot_begin_is_told_in_a_line(command, start, line, source, tmp_p
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.rest
 def test_it_cannot_change(warm, tmp_path, capsys):
     copy = shutil.copytree(warm, tmp_path / "run")
     run("resume", copy, "--warm-start", "elsewhere", expect=2)

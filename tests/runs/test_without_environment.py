@@ -71,6 +71,7 @@ def seen(rows):
     return {"action_mask": np.ones((rows, 3), np.int8), "seen": np.arange(3.0 * rows).reshape(rows, 3)}
 
 
+@pytest.mark.rest
 def test_a_policy_acts_without_the_module(trained, monkeypatch, tmp_path):
     actions = purerl.acting(trained, trust=True)(seen(8))
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(trained.parent)])
@@ -83,11 +84,13 @@ def test_a_policy_acts_without_the_module(trained, monkeypatch, tmp_path):
     np.testing.assert_array_equal(purerl.acting(trained)(masked), np.arange(8) % 3)
 
 
+@pytest.mark.rest
 def test_a_policy_is_exported_without_the_module(without, tmp_path):
     run("export", without, "--to", "numpy", "--out", tmp_path / "exported")
     assert json.loads((tmp_path / "exported/policy.json").read_text())["env"] == "own_masked:Masked"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("command", [["eval"], ["render"], ["record", "--overwrite"]])
 def test_nothing_is_played_without_the_module(command, without, capsys):
     run(command[0], without, *command[1:], "--trust", expect=2)
@@ -160,6 +163,7 @@ def test_what_only_code_knows_is_told():
         spaces_only.stand_in("world", fields, "missing")
 
 
+@pytest.mark.rest("damage0")
 @pytest.mark.parametrize(
     "damage",
     [

@@ -380,6 +380,7 @@ while True:
 """
 
 
+@pytest.mark.rest
 def test_killed_while_saving(tmp_path):
     """kill -9 at many moments: the last step that was reported, or one after it, is there and whole."""
     for attempt in range(6):
