@@ -117,7 +117,8 @@ def config(cls: Any = None, /, **defaults: Any) -> Any:
 
     A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable. A
     `Frames` field is static as long as it is a Python int, and a leaf otherwise (`with_lengths`).
-    ``@config(name=value)`` gives inherited fields other defaults.
+    ``@config(name=value)`` gives inherited fields other defaults. A list given for a tuple becomes a tuple, and a float
+    given for an int, such as 1e5, an int.
 
     Raises:
         TypeError: If ``defaults`` names a field that is not inherited.
@@ -134,7 +135,10 @@ def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
             raise TypeError(f"{cls.__qualname__}: no field {name!r} is inherited")
         setattr(cls, name, default)
     cls.__annotations__ = {**{name: inherited[name] for name in defaults}, **cls.__annotations__}
-    made: Any = dataclasses.dataclass(frozen=True)(cls)
+    made: Any = cls
+    if not hasattr(made, "__post_init__"):
+        made.__post_init__ = _convert
+    made = dataclasses.dataclass(frozen=True)(made)
     names, always, lengths = [field.name for field in dataclasses.fields(made)], traced_fields(made), _lengths(made)
 
     def flatten(config: Any) -> tuple[list[tuple[Any, Any]], tuple[tuple[str, ...], tuple[Any, ...]]]:
@@ -150,6 +154,25 @@ def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
     return made
+
+
+def _convert(config: Any) -> None:
+    """Replaces lists by tuples, and floats without a fraction by ints, where the config's fields are of these types."""
+    kind: Any = type(config)
+    tuples, ints = _tuples_and_ints(kind)
+    for name, value in list(vars(config).items()):
+        if type(value) is list and name in tuples:
+            object.__setattr__(config, name, tuple(value))
+        elif type(value) is float and name in ints and value.is_integer():
+            object.__setattr__(config, name, int(value))
+
+
+@functools.cache
+def _tuples_and_ints(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns the names of the fields of a class that are tuples, and of those that are ints."""
+    kinds = {name: _limits(hint)[0] for name, hint in _hints(kind).items()}
+    tuples = frozenset(name for name, kind in kinds.items() if typing.get_origin(kind) is tuple)
+    return tuples, frozenset(name for name, kind in kinds.items() if kind is int)
 
 
 @functools.cache

@@ -88,7 +88,7 @@ def existing(
         if name not in former:
             refused.append(name)
         elif values[name] == former[name]:
-            _tell_once(f"{where}{name} = {former[name]!r}: no longer exists; passed over")
+            tell_once(f"{where}{name} = {former[name]!r}: no longer exists; passed over")
         else:
             value = reprlib.repr(values[name])
             raise ConfigError(
@@ -104,7 +104,8 @@ def existing(
 
 
 @functools.cache
-def _tell_once(line: str) -> None:
+def tell_once(line: str) -> None:
+    """Prints a line on the standard error, once in a process."""
     print(printable(line), file=sys.stderr, flush=True)
 
 

@@ -91,4 +91,4 @@ def read_config(algo: str, fields: dict[str, Any]) -> Any:
     """
     Config = ALGORITHMS[algo].Config
     values = names.existing(fields, [field.name for field in dataclasses.fields(Config)], "config: ")
-    return Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    return Config(**values)

@@ -19,6 +19,7 @@ from purerl.learners.families import action_values, policy_families
 from purerl.learners.families.policy_families import Controller, Experience
 from purerl.learners.parts import sequences, settings
 from purerl.networks import recurrent
+from purerl.networks.given import given_or_own
 from purerl.networks.recurrent import Recurrent
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
@@ -80,7 +81,7 @@ def make_learner(
             values ``[B, A]``, extrinsic and intrinsic; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-    network = network or make_network(config, env)
+    network = given_or_own(network, make_network(config, env), policy_families.input_space(config, env))
     optimiser = optimiser or settings.make_optimiser(config)
 
     betas = novelty.betas(config.num_policies, config.intrinsic_scale)

@@ -13,7 +13,7 @@ from purerl import loops
 from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
-from purerl.learners.parts import contract, teaching, warm_start
+from purerl.learners.parts import contract, given_parts, teaching, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.replay.fixed import dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
@@ -106,6 +106,8 @@ class Algorithm(NamedTuple, Generic[P]):
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
+        if mistaken := self._mistaken(config, env):
+            return mistaken
         problems: list[str] = self.own_problems(config, env)
         view = env if problems or env is None else self.view(config, env)
         if view is not None and (of_teacher := teaching.teacher(config, view)):
@@ -116,12 +118,17 @@ class Algorithm(NamedTuple, Generic[P]):
         """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for.
 
         Raises:
-            ConfigError: If ``parts`` has a name that is no part of the algorithm. It lists the parts.
+            ConfigError: If ``config`` or ``env`` is something else, if ``parts`` has a name that is no part of the
+                algorithm, or if a part does not fit.
         """
         known = part_names(self.own_learner)
         if known is not None and (unknown := [name for name in parts if name not in known]):
             listed = ", ".join(known) or "none"
             raise ConfigError("\n".join(f"{name}: {self.name} has no such part; it has {listed}" for name in unknown))
+        if mistaken := self._mistaken(config, env):
+            raise ConfigError("\n".join(mistaken))
+        if self.own_learner.__module__.startswith("purerl."):  # others' parts may have other forms
+            given_parts.check(config, parts)
         view = self.view(config, env)
         return wrapper.wrapped(self.wrappers, config, view, self.own_learner(config, view, *args, **parts))
 
@@ -166,11 +173,28 @@ class Algorithm(NamedTuple, Generic[P]):
         Raises:
             ConfigError: As `make_trainer` does, and for a length that is no int.
         """
+        trainer = self.make_trainer(config, env, *args, **parts)
         if isinstance(config.num_iterations, jax.Array | np.floating):
             raise ConfigError(
                 f"total_steps = {config.total_steps}: must be a Python int, which sets the number of rows of metrics"
             )
-        return loops.train(self.make_trainer(config, env, *args, **parts), config.num_iterations)
+        return loops.train(trainer, config.num_iterations)
+
+    def _mistaken(self, config: Any, env: Any) -> list[str]:
+        """Returns a line for a config that is not this algorithm's, and one for an environment that is none."""
+        if isinstance(config, Env) and isinstance(env, self.own_config):
+            return ["config, env: are swapped; give (config, env)"]
+        lines, must = [], f"must be a Config of {self.name}"
+        if isinstance(config, type) and issubclass(config, self.own_config):
+            lines.append(f"config: is the class {config.__name__}; {must}, as {config.__name__}() makes")
+        elif not isinstance(config, self.own_config):
+            lines.append(f"config: is {type(config).__name__}; {must}")
+        if isinstance(env, str):
+            lines.append(f"env: is the name {env!r}; must be an Env, as purerl.envs.make({env!r}) makes")
+        elif env is not None and not isinstance(env, Env):
+            how = "" if callable(env) else "; purerl.envs.make makes one of an environment of Gymnasium that has a name"
+            lines.append(f"env: is {type(env).__name__}; must be an Env{how}")
+        return lines
 
     def preset(self, name: str) -> Any:
         """Returns the config with the preset ``name``. Raises `ConfigError` if there is none."""

@@ -13,6 +13,7 @@ from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.parts import checks
 from purerl.networks import value_networks
+from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Env, Learner
 
 
@@ -45,7 +46,7 @@ def make_learner(
     config: C51Config,
     env: Env,
     *,
-    network: value_networks.ValueNetwork | nn.Module | None = None,
+    network: value_networks.ValueNetwork | nn.Module | Fitting | None = None,
     optimiser: optax.GradientTransformation | None = None,
 ) -> Learner:
     """Makes C51's `Learner`.
@@ -65,7 +66,8 @@ def make_learner(
         return jnp.sum(jax.nn.softmax(logits) * jnp.broadcast_to(support, logits.shape), axis=-1)
 
     values = action_values.Values(mean=mean, loss=loss)
-    return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    return action_values.make_learner(config, env, network, values, optimiser)
 
 
 c51 = Algorithm(

@@ -30,6 +30,7 @@ from purerl.learners.parts import (
 )
 from purerl.learners.parts.all_action_rules import Moments, Rule, RuleInputs, Steps, Targets
 from purerl.networks.all_actions import AllActions, Outputs
+from purerl.networks.given import given_or_own
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import (
     Array,
@@ -197,7 +198,7 @@ def make_learner(
         optimiser: An elementwise optimiser; None: `make_optimiser`.
     """
     rule = rule or all_action_rules.clipped()
-    network = network or make_network(config, env, rule.num_predictions)
+    network = given_or_own(network, make_network(config, env, rule.num_predictions), env.observation_space)
     optimiser = optimiser or make_optimiser(config)
     actions = joint_actions.joint_actions(env)
     distribution = distributions.categorical(actions.num)

@@ -12,6 +12,7 @@ from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import value_networks
+from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Learner, PyTree
 
 TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchausen}
@@ -84,7 +85,7 @@ def make_learner(
         return td_loss(error, config), error
 
     values = action_values.Values(mean=lambda q: q, loss=loss)
-    network = value_networks.as_value_network(network or make_network(config, env))
+    network = given_or_own(network, make_network(config, env), env.observation_space)
     if env.legal:
         network = value_networks.legal_only(network, joint_actions(env).legal)
     return action_values.make_learner(config, env, network, values, optimiser, record)

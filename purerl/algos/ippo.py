@@ -11,6 +11,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
 from purerl.learners.families import policy_gradients, surrogates
 from purerl.learners.parts import many_agents, teaching
+from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Env, Learner
 
 
@@ -31,7 +32,8 @@ def view(config: IPPOConfig, env: Env) -> Env:
 def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes independent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
     make_network, number = policy_gradients.make_network, lambda obs: obs["id"]
-    parts["network"] = parts.get("network") or many_agents.make_network(config, env, make_network, number)
+    own = many_agents.make_network(config, env, make_network, number)
+    parts["network"] = Fitting(given_or_own(parts.get("network"), own, env.observation_space))
     return parent.make_learner(config, env, **parts)
 
 

@@ -12,6 +12,7 @@ from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import problems
 from purerl.networks import value_networks
+from purerl.networks.given import given_or_own
 from purerl.types import Env, Learner
 
 
@@ -63,7 +64,8 @@ def make_learner(
         )
 
     values = action_values.Values(mean=lambda out: jnp.mean(out[0], axis=-1), loss=loss)
-    return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    return action_values.make_learner(config, env, network, values, optimiser)
 
 
 iqn = Algorithm(

@@ -11,6 +11,7 @@ from purerl.algos.ippo import IPPOConfig, ippo
 from purerl.envs import agents
 from purerl.learners.parts import many_agents, settings
 from purerl.networks import ActorCritic, recurrent
+from purerl.networks.given import Fitting, given_or_own
 from purerl.networks.torsos import OnPart
 from purerl.types import Distribution, Env, Learner
 
@@ -50,7 +51,8 @@ def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> Ac
 def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes multi-agent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
     number = lambda obs: obs["own"]["id"]
-    parts["network"] = parts.get("network") or many_agents.make_network(config, env, make_network, number)
+    own = many_agents.make_network(config, env, make_network, number)
+    parts["network"] = Fitting(given_or_own(parts.get("network"), own, env.observation_space))
     return parent.make_learner(config, env, **parts)
 
 

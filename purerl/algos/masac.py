@@ -23,6 +23,7 @@ from purerl.learners.families.off_policy_gradients import CriticParts, Method
 from purerl.learners.parts import checks, many_agents, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
+from purerl.networks.given import given_or_own
 from purerl.networks.torsos import OnPart
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Learner, Metrics, PyTree
@@ -117,7 +118,8 @@ def make_learner(
     config: MASACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
 ) -> Learner:
     """Makes MASAC's `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
-    method = make_method(config, env, network or make_network(config, env))
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    method = make_method(config, env, network)
     return off_policy_gradients.make_learner(config, env, method, **parts)
 
 

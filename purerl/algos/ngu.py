@@ -17,6 +17,7 @@ from purerl.formulas import novelty, td_errors
 from purerl.learners.families import action_values, family_novelty, policy_families
 from purerl.learners.families.policy_families import Experience, problems
 from purerl.learners.parts import sequences, settings
+from purerl.networks.given import given_or_own
 from purerl.networks.recurrent import Recurrent
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
@@ -60,7 +61,7 @@ def make_learner(
             `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-    network = network or make_network(config, env)
+    network = given_or_own(network, make_network(config, env), policy_families.input_space(config, env))
     optimiser = optimiser or settings.make_optimiser(config)
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:

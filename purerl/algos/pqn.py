@@ -11,9 +11,9 @@ from purerl import config as cfg
 from purerl import counters, draw, networks, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.counters import Count
-from purerl.errors import ConfigError
 from purerl.formulas import exploration, losses, returns, schedules
 from purerl.learners.parts import checks, gradients, joint_actions, settings, teaching
+from purerl.networks.given import given_or_own
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Transition, Updated
 
@@ -121,15 +121,9 @@ def make_learner(
         env: Environment to learn in.
         network: A Flax module ``obs [..., *obs] -> q [..., A]``; None: `make_network`.
         optimiser: An optax transformation; None: `make_optimiser`.
-
-    Raises:
-        ConfigError: If ``network`` is no Flax module.
     """
-    network, actions = network or make_network(config, env), joint_actions.joint_actions(env)
-    if not isinstance(network, nn.Module):
-        raise ConfigError(
-            f"network: is {type(network).__name__}; must be a Flax Linen module from observations to action values"
-        )
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    actions = joint_actions.joint_actions(env)
     optimiser = optimiser or make_optimiser(config)
     annealing = config.exploration_fraction * jnp.float32(config.num_iterations)
 

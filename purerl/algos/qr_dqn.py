@@ -10,6 +10,7 @@ from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import problems
 from purerl.networks import value_networks
+from purerl.networks.given import given_or_own
 from purerl.types import Env, Learner
 
 
@@ -51,7 +52,8 @@ def make_learner(
         )
 
     values = action_values.Values(mean=lambda quantiles: jnp.mean(quantiles, axis=-1), loss=loss)
-    return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    return action_values.make_learner(config, env, network, values, optimiser)
 
 
 qr_dqn = Algorithm(

@@ -14,13 +14,13 @@ import optax
 from purerl import config as cfg
 from purerl import draw, networks, replay
 from purerl.algos.algorithm import Algorithm
-from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
 from purerl.learners.parts import sequences, settings
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
+from purerl.networks.given import given_or_own
 from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
@@ -110,17 +110,9 @@ def make_learner(
         env: Environment to learn in.
         network: A `recurrent.Recurrent` whose output is ``[B, A]``; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
-
-    Raises:
-        ConfigError: If ``network`` is of another type.
     """
     actions = joint_actions(env)
-    network = network or make_network(config, env)
-    if not isinstance(network, recurrent.Recurrent):
-        raise ConfigError(
-            f"network: is {type(network).__name__}; must be a recurrent.Recurrent, as recurrent.recurrent(torso, "
-            "memory, head) makes of two Flax Linen modules and a memory"
-        )
+    network = given_or_own(network, make_network(config, env), env.observation_space)
     if env.legal:
         network = recurrent.legal_only(network, actions.legal)
     optimiser = optimiser or settings.make_optimiser(config)

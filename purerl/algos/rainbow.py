@@ -12,6 +12,7 @@ from purerl.algos import c51
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import action_values
 from purerl.networks import value_networks
+from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Env, Learner
 
 
@@ -46,8 +47,9 @@ def make_learner(
     optimiser: optax.GradientTransformation | None = None,
 ) -> Learner:
     """Makes Rainbow's `Learner`; the parts are those of `c51.make_learner`."""
-    network = network or c51.make_network(config, env, noisy=config.noisy)
-    return c51.make_learner(config, env, network=network, optimiser=optimiser)
+    own = c51.make_network(config, env, noisy=config.noisy)
+    network = given_or_own(network, own, env.observation_space)
+    return c51.make_learner(config, env, network=Fitting(network), optimiser=optimiser)
 
 
 rainbow = Algorithm(

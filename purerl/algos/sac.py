@@ -12,6 +12,7 @@ from purerl.formulas import soft
 from purerl.learners.families import off_policy_gradients
 from purerl.learners.families.off_policy_gradients import CriticParts, Method, problems
 from purerl.networks.critics import ActorAndCritics
+from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
 BRAX = {
@@ -124,7 +125,8 @@ def make_learner(
             `make_network`.
         **parts: The remaining arguments of `off_policy_gradients.make_learner`.
     """
-    method = make_method(config, env, network or make_network(config, env))
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    method = make_method(config, env, network)
     return off_policy_gradients.make_learner(config, env, method, **parts)
 
 

@@ -17,6 +17,7 @@ from purerl.learners.families.off_policy_gradients import CriticParts, Method
 from purerl.learners.parts import joint_actions, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
+from purerl.networks.given import given_or_own
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
@@ -102,7 +103,8 @@ def make_learner(
         network: A `critics.ActorAndCritics` for discrete actions; None: `make_network`.
         **parts: The remaining arguments of `off_policy_gradients.make_learner`.
     """
-    method = make_method(config, env, network or make_network(config, env))
+    network = given_or_own(network, make_network(config, env), env.observation_space)
+    method = make_method(config, env, network)
     return off_policy_gradients.make_learner(config, env, method, **parts)
 
 

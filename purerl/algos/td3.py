@@ -14,6 +14,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import off_policy_gradients
 from purerl.learners.families.off_policy_gradients import CriticParts, problems
 from purerl.networks.critics import ActorAndCritics
+from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Learner
 
 
@@ -37,7 +38,8 @@ def make_learner(
         noise = jnp.clip(config.target_noise * noise, -config.target_noise_clip, config.target_noise_clip)
         return jnp.clip(action + noise, -1.0, 1.0)
 
-    method = ddpg.make_method(config, env, network or ddpg.make_network(config, env), smooth)
+    network = given_or_own(network, ddpg.make_network(config, env), env.observation_space)
+    method = ddpg.make_method(config, env, network, smooth)
     return off_policy_gradients.make_learner(config, env, method, **parts)
 
 

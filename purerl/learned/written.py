@@ -15,6 +15,7 @@ import optax
 from purerl import names
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, sockets
+from purerl.learners.parts import given_parts
 from purerl.types import Array, Env, PyTree
 
 EXAMPLES = (-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0)
@@ -110,12 +111,8 @@ def _check_elementwise(written: Written, config: Any) -> None:
     grid = np.meshgrid(*[np.array(EXAMPLES, np.float32)] * len(place.inputs))
     inputs = [jnp.asarray(x.reshape(-1)) for x in grid]  # [N]
     of_config = lambda *inputs: written.function(*inputs, config)
-    returned = names.called(written.socket, written.name, jax.eval_shape, of_config, *inputs)
-    arrays = returned if place.outputs > 1 and isinstance(returned, tuple | list) else (returned,)
-    fits = lambda x: getattr(x, "shape", None) == inputs[0].shape and jnp.issubdtype(x.dtype, jnp.floating)
-    if len(arrays) != place.outputs or not all(map(fits, arrays)):
-        count = "an array" if place.outputs == 1 else f"{place.outputs} arrays"
-        raise _Misfit(f"returns {_shapes(returned)}, must return {count} of floats of the shape of its inputs, [N]")
+    if misfit := given_parts.misfit(written.made.option, written.function, config):
+        raise _Misfit(misfit)
 
     def outcome(*inputs: Array) -> tuple[Array, ...]:
         result = of_config(*inputs)
@@ -151,9 +148,3 @@ def _check_optimiser(written: Written, config: Any) -> None:
     for tree, name in zip(results, ("update", "update by gradients of 0"), strict=True):
         if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(tree)):
             raise _Misfit(f"its {name} is not finite")
-
-
-def _shapes(returned: Any) -> str:
-    """Describes what a function returned by its shapes."""
-    leaves = [f"{x.dtype}{list(x.shape)}" for x in jax.tree.leaves(returned)]
-    return ", ".join(leaves[:3]) + (", ..." if len(leaves) > 3 else "") if leaves else "nothing"

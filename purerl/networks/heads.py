@@ -85,9 +85,7 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
 
 
 def as_actor_critic(network: Any) -> ActorCritic:
-    """Returns ``network`` itself, or the `ActorCritic` of a Flax Linen module.
-
-    The module maps ``obs`` to ``(policy [..., num_params], value [...])``.
+    """Returns ``network`` itself, or the `ActorCritic` of a Flax Linen module (`shared_actor_critic`).
 
     Raises:
         ConfigError: ``network`` is neither.
@@ -99,18 +97,30 @@ def as_actor_critic(network: Any) -> ActorCritic:
             f"network: is {type(network).__name__}; must be a networks.ActorCritic, as networks.actor_critic(actor, "
             "critic) makes of two Flax Linen modules, or one Linen module from observations to (policy, value)"
         )
+    return shared_actor_critic(network.init, network.apply)
 
-    apply: Callable[..., Any] = network.apply
 
-    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
-        return *apply(params, obs), ()
+def shared_actor_critic(init: Callable[[Key, PyTree], PyTree], apply: Callable[[PyTree, PyTree], Any]) -> ActorCritic:
+    """Makes an `ActorCritic` without memory of one network, of any library, that gives both the policy and the value.
+
+    Args:
+        init: ``init(key, obs [B, ...])`` returns parameters. Consumes ``key``.
+        apply: ``apply(params, obs [..., *obs])`` returns ``(policy [..., num_params], value [...])``.
+    """
+
+    def both(params: PyTree, obs: PyTree) -> tuple[Array, Array]:
+        out: Any = apply(params, obs)
+        if isinstance(out, tuple) and len(out) == 2:
+            return out
+        kind = f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else "one array"
+        raise ConfigError(f"network: gives {kind}; must give the tuple (policy, value)")
 
     return ActorCritic(
-        init=network.init,
+        init=init,
         init_carry=lambda num_envs: (),
-        act=lambda params, obs, carry: (apply(params, obs)[0], carry),
-        unroll=unroll,
-        value=lambda params, obs, carry: apply(params, obs)[1],
+        act=lambda params, obs, carry: (both(params, obs)[0], carry),
+        unroll=lambda params, obs, carry, last: (*both(params, obs), ()),
+        value=lambda params, obs, carry: both(params, obs)[1],
     )
 
 

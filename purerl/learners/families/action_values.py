@@ -11,14 +11,13 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from flax import linen as nn
 
 from purerl import config as cfg
 from purerl import counters, draw, replay, shards, trees
 from purerl.counters import Count
 from purerl.formulas import exploration, schedules
 from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, versions
-from purerl.networks.value_networks import ValueNetwork, as_value_network
+from purerl.networks.value_networks import ValueNetwork
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
@@ -206,7 +205,7 @@ def nothing(q: Array, action: Array) -> tuple[()]:
 def make_learner(
     config: ActionValueConfig,
     env: Env,
-    network: ValueNetwork | nn.Module,
+    network: ValueNetwork,
     values: Values,
     optimiser: optax.GradientTransformation | None = None,
     record: Callable[[Array, Array], PyTree] = nothing,
@@ -216,12 +215,12 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: A `ValueNetwork` or a Flax Linen module (`as_value_network`), whose outputs ``values`` reads.
+        network: What gives the outputs that ``values`` reads.
         values: How these are read and learned.
         optimiser: An optax transformation; None: the one that ``config`` describes.
         record: What ``record(q [B, A], action [B])`` returns is kept in the replay, as ``extras``.
     """
-    optimiser, network = optimiser or settings.make_optimiser(config), as_value_network(network)
+    optimiser = optimiser or settings.make_optimiser(config)
     actions = joint_actions.joint_actions(env)
 
     def choices(out: PyTree, obs: PyTree) -> Array:

@@ -22,6 +22,7 @@ from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
 from purerl.learners.parts import checks, from_replay, many_agents, sequences, settings
 from purerl.networks import recurrent
+from purerl.networks.given import given_or_own
 from purerl.networks.mixers import Mixer
 from purerl.networks.recurrent import Recurrent
 from purerl.networks.value_networks import Streams
@@ -105,7 +106,7 @@ def make_learner(
         network: A `recurrent.Recurrent` of joint observations whose output is ``[B, M, A]``; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-    network = network or make_network(config, env)
+    network = given_or_own(network, make_network(config, env), env.observation_space)
     optimiser, team = optimiser or settings.make_optimiser(config), many_agents.team(env)
 
     def init(key: Key, obs: PyTree) -> ActionValueState:

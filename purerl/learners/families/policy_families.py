@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl import config as cfg
 from purerl import draw, networks, shards, trees
-from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import action_values, family_novelty
 from purerl.learners.families.family_novelty import Judges
@@ -28,6 +28,7 @@ from purerl.networks.recurrent import Recurrent
 from purerl.networks.torsos import Informed
 from purerl.networks.value_networks import Streams
 from purerl.replay.views import Cut
+from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Env, Key, Learner, PyTree, Recorded, Sample, Situation, Step, Transition, Updated
 
 
@@ -134,6 +135,13 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return problems
 
 
+def input_space(config: Any, env: Env) -> Space:
+    """Returns the space of what the network sees: ``(obs, NetworkInputs)``."""
+    reward = Box(-np.inf, np.inf, (), jnp.float32)
+    action = Box(-1, joint_actions(env).num - 1, (), jnp.int32)
+    return env.observation_space, NetworkInputs._make([action, reward, reward, Discrete(config.num_policies)])
+
+
 def make_network(config: Any, env: Env) -> Recurrent:
     """Makes R2D2's network with more inputs beside the torso's features.
 
@@ -176,14 +184,7 @@ def make_learner(
         read: Reads the network's output as action values.
         learn: Takes an update of the action values.
         controller: Chooses the actors' policies.
-
-    Raises:
-        ConfigError: If ``network`` is of another type.
     """
-    if not isinstance(network, Recurrent):
-        raise ConfigError(
-            f"network: is {type(network).__name__}; must be a recurrent.Recurrent of (obs, NetworkInputs)"
-        )
     actions, new = joint_actions(env), family_novelty.make_novelty(config, env)
 
     def init_carry(num_envs: int) -> PolicyFamilyCarry:

@@ -22,8 +22,10 @@ from purerl.learners.parts import checks, gradients, lifetimes, normalize, reuse
 from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, first, scores
 from purerl.learners.parts.lifetimes import Age, Timed
 from purerl.learners.parts.normalize import Normalizer, RewardScaler
+from purerl.names import tell_once
 from purerl.networks import ActorCritic, recurrent
-from purerl.networks.heads import PolicyAndValue, as_actor_critic
+from purerl.networks.given import Fitting, given_or_own
+from purerl.networks.heads import PolicyAndValue
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import (
     Array,
@@ -146,7 +148,7 @@ class PolicyGradientParts(NamedTuple):
 class ActorCriticParts(TypedDict, total=False):
     """Parts that every algorithm of the family takes: arguments of `make_parts`."""
 
-    network: ActorCritic | nn.Module | None
+    network: ActorCritic | nn.Module | Fitting | None
     optimiser: optax.GradientTransformation | None
     scaler: RewardScaler | None
     num_predictions: int
@@ -203,7 +205,7 @@ def make_network(
 def make_parts(
     config: PolicyGradientConfig,
     env: Env,
-    network: ActorCritic | nn.Module | None = None,
+    network: ActorCritic | nn.Module | Fitting | None = None,
     optimiser: optax.GradientTransformation | None = None,
     scaler: RewardScaler | None = None,
     value_loss: ValueLoss = losses.squared_value_loss,
@@ -222,7 +224,13 @@ def make_parts(
             loss that are written for several.
     """
     distribution = distributions.for_space(env.action_space)
-    made = as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
+    if isinstance(network, nn.Module) and config.normalize_reward is False:
+        tell_once(
+            "hint: network: policy and value share it; where returns are large, normalize_reward = True keeps the "
+            "gradient of the value's loss from outweighing the policy's"
+        )
+    own = make_network(config, env, distribution, num_predictions)
+    made = given_or_own(network, own, env.observation_space)
     return PolicyGradientParts(
         networks.legal_only(made, env.legal) if env.legal else made,
         distribution,

@@ -127,8 +127,15 @@ def inside(learner: Learner, **functions: Any) -> Learner:
 
 
 def wrapped(wrappers: Sequence[Wrapper], config: Any, env: Env, learner: Learner) -> Learner:
-    """Puts those wrappers around ``learner`` that ``config`` asks for."""
+    """Puts those wrappers around ``learner`` that ``config`` asks for.
+
+    Raises:
+        ConfigError: One of them returns no `Learner`.
+    """
     for each in wrappers:
         if each.enabled(config):
             learner = each.wrap(config, env, learner)
+            if not isinstance(learner, Learner):
+                kind = type(learner).__name__
+                raise ConfigError(f"wrapper = {each.name!r}: wrap must return a purerl.types.Learner; returns {kind}")
     return learner
