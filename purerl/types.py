@@ -199,13 +199,24 @@ class Situation(NamedTuple):
     env_state: PyTree = ()
 
 
+class Fault(NamedTuple):
+    """What was not finite first in a training: its ``kind`` (int32, an index of `FAULTS`), in an iteration from 1."""
+
+    kind: Array
+    iteration: Count
+
+
+FAULTS = "nothing", "a reward", "an observation", "the loss", "the gradient", "a parameter"
+"""The kinds of `Fault`."""
+
+
 class TrainState(NamedTuple):
     """Everything that a training needs to go on.
 
     ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or learner
     was not finite; the learner stays as it was before that iteration. ``stopping`` is the state of `loops.stopping`,
     ``()`` where nothing stops a training early, and ``curriculum`` the state of `loops.teaching`, ``()`` where nothing
-    chooses levels.
+    chooses levels. ``fault`` is what was not finite first, of `FAULTS` the first where nothing was.
     """
 
     learner: PyTree
@@ -216,6 +227,7 @@ class TrainState(NamedTuple):
     key: Key
     stopping: PyTree = ()
     curriculum: PyTree = ()
+    fault: Fault | tuple[()] = ()
 
 
 class Scores(NamedTuple):

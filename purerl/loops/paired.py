@@ -95,7 +95,7 @@ def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: De
             metrics["solve_rate"] = solve_rate(ours)
         losses = metrics["loss"] + metrics["antagonist_loss"] + metrics["teacher_loss"]
         whole = state._replace(learner=(state.learner, others))
-        state, metrics = next_state(whole, (updated, Others(other, taught)), (), metrics, losses)
+        state, metrics = next_state(whole, (updated, Others(other, taught)), (), metrics, lesson.protagonist, losses)
         return state._replace(learner=state.learner[0], curriculum=state.learner[1]), metrics
 
     return Trainer(init, collect, learn, learner, rows, num_steps, acts_by=acts_by, scored_steps=num_steps)

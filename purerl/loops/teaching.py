@@ -134,7 +134,7 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
         }
         if env.design and env.design.solved is not None:
             metrics["solve_rate"] = solve_rate(played)
-        state, metrics = next_state(state, updated.state, (), metrics, loss)
+        state, metrics = next_state(state, updated.state, (), metrics, trajectory, loss)
         return state._replace(curriculum=following), metrics
 
     return Trainer(

@@ -12,7 +12,20 @@ from purerl import counters, shards, trees
 from purerl.envs.fleet import Fleet
 from purerl.envs.hosted import on_device
 from purerl.loops.rollout import init_actors, rollout
-from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Replay, Result, Trainer, TrainState, Transition
+from purerl.types import (
+    Actors,
+    Array,
+    Fault,
+    Key,
+    Learner,
+    Metrics,
+    PyTree,
+    Replay,
+    Result,
+    Trainer,
+    TrainState,
+    Transition,
+)
 
 
 def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
@@ -29,7 +42,7 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
         observed, trajectory, metrics = observe(learner, state.learner, trajectory, key)
         updated = learner.update(observed, trajectory, key)
-        return next_state(state, updated.state, (), {**updated.metrics, **metrics})
+        return next_state(state, updated.state, (), {**updated.metrics, **metrics}, trajectory)
 
     return Trainer(init, collector(fleet, learner, num_steps), learn, learner, fleet, num_steps)
 
@@ -96,7 +109,7 @@ def off_policy(
         start = observed, replay.add(state.replay, trajectory)
         keys = tuple(jax.random.split(key, (2, num_updates)))
         (after, stored), metrics = trees.scan_means(update, start, keys)
-        return next_state(state, after, stored, {**metrics, **more})
+        return next_state(state, after, stored, {**metrics, **more}, trajectory)
 
     begin = lambda key: start(key)[0]
     return Trainer(init, collect, learn, learner, fleet, num_steps, fleet.env_steps * warmup, begin, fill)
@@ -130,11 +143,17 @@ def observe(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -
 
 def initial_state(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> TrainState:
     """Makes the state before the first iteration."""
-    return TrainState(learner, actors, replay, counters.of(), jnp.ones((), bool), key)
+    fault = Fault(jnp.zeros((), jnp.int32), counters.of())
+    return TrainState(learner, actors, replay, counters.of(), jnp.ones((), bool), key, fault=fault)
 
 
 def next_state(
-    state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics, loss: Array | None = None
+    state: TrainState,
+    after: PyTree,
+    replay: PyTree,
+    metrics: Metrics,
+    trajectory: Transition,
+    loss: Array | None = None,
 ) -> tuple[TrainState, Metrics]:
     """Makes the result of `Trainer.learn`: counts the iteration, and keeps the new learner if it survives the loss.
 
@@ -143,13 +162,18 @@ def next_state(
         after: The learner's new state.
         replay: The replay's new state.
         metrics: The metrics of the iteration.
+        trajectory: What was collected in the iteration.
         loss: The loss that decides survival (`survive`); None: that of the metrics.
 
     Returns:
         The new state, and the metrics with ``alive``.
     """
-    alive, learner = survive(state, after, metrics["loss"] if loss is None else loss)
-    state = state._replace(learner=learner, replay=replay, iteration=counters.increment(state.iteration), alive=alive)
+    loss, iteration = metrics["loss"] if loss is None else loss, counters.increment(state.iteration)
+    alive, learner = survive(state, after, loss)
+    kind = fault_kind(trajectory.reward, trajectory.obs, loss, metrics.get("grad_norm", ()), after)
+    before: Any = state.fault
+    fault = jax.tree.map(lambda new, old: jnp.where(before.kind == 0, new, old), Fault(kind, iteration), before)
+    state = state._replace(learner=learner, replay=replay, iteration=iteration, alive=alive, fault=fault)
     return state, {**shards.mean(metrics), "alive": alive}
 
 
@@ -159,10 +183,25 @@ def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyT
     The learner is ``learned``, or frozen as it was before. A training dies for good when the loss or any float of the
     learner is not finite. The choice touches the learner alone, so that no replay buffer is copied.
     """
-    floats = [x for x in jax.tree.leaves(learned) if jnp.issubdtype(x.dtype, jnp.inexact)]
-    finite = functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in [loss, *floats]))
-    alive = state.alive & shards.every(finite)
+    alive = state.alive & shards.every(all_finite((loss, learned)))
     return alive, jax.tree.map(lambda new, old: jnp.where(alive, new, old), learned, state.learner)
+
+
+def fault_kind(*looked_at: PyTree) -> Array:
+    """Returns which of some trees, in the order of `FAULTS`, is the first that is not finite; 0: all are finite."""
+    finite = [all_finite(tree) for tree in looked_at]
+    if shards.count() > 1:
+        finite = list(shards.every(jnp.stack(finite)))
+    kind = jnp.zeros((), jnp.int32)
+    for number in reversed(range(len(finite))):
+        kind = jnp.where(finite[number], kind, number + 1)
+    return kind
+
+
+def all_finite(tree: PyTree) -> Array:
+    """Returns whether all floats of a tree are finite."""
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in floats), jnp.ones((), bool))
 
 
 def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:

@@ -86,7 +86,7 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         update = lambda: learner.update(observed, rows, key)[:2]
         nothing = trees.zeros(jax.eval_shape(update)[1])
         after, metrics = where_needed(row == num_steps - 1, update, (observed, nothing))
-        return next_state(state, after, rows, {**metrics, **more})
+        return next_state(state, after, rows, {**metrics, **more}, trajectory)
 
     return Trainer(init, collect, learn, learner, fleet, 1)
 

@@ -325,11 +325,14 @@ def test_damaged_policies_are_refused(trained, tmp_path, capsys):
 
 
 def test_divergence_is_told(tmp_path, capsys):
-    """So is the preset that would have fitted."""
+    """So are what was not finite first, what may help, and the preset that would have fitted."""
     args = ["--value-coef", "3e38", "--out", str(tmp_path / "x")]
     run("train", "ppo", "--env", "Pendulum-v1", "--total-steps", "10240", "--eval-episodes", "2", *args, expect=3)
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["status"] == "diverged"
-    assert "Pendulum-v1 has continuous actions; --preset continuous has" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "Pendulum-v1 has continuous actions; --preset continuous has" in err
+    assert "agent 0 (seed 0) diverged in iteration 1: the loss was not finite\n" in err
+    assert "a smaller --learning-rate or --max-grad-norm makes smaller steps; --normalize-reward scales" in err
 
 
 @pytest.mark.weekly

@@ -8,6 +8,7 @@ import pytest
 from purerl import dqn, envs, ppo, trees
 from purerl.envs import fleet
 from purerl.learners.parts import normalize
+from purerl.types import FAULTS
 
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (4,)}
 ROWS = {
@@ -39,6 +40,9 @@ def test_a_training_dies_alone(algo):
     train = jax.jit(jax.vmap(lambda how: algorithm.make_train(config, broken(how))(jax.random.key(3))))
     state, metrics = train(jnp.arange(4))
     assert state.alive[:3].tolist() == [True, False, False]
+    assert [FAULTS[kind] for kind in state.fault.kind[:3]] == ["nothing", "an observation", "a reward"]
+    first = np.asarray(state.fault.iteration.low)[1:3]
+    assert np.all(first <= 1 + np.argmin(metrics["alive"][1:3], axis=1)) and np.all(first >= 1)
     np.testing.assert_array_equal(state.alive, metrics["alive"][:, -1])
     assert np.all(np.isfinite(metrics["loss"][np.asarray(metrics["alive"])]))
     sound = train(jnp.zeros(4, jnp.int32)).state.learner

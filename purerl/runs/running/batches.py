@@ -58,6 +58,7 @@ class Trained(NamedTuple):
     - ``stopped_at``: the number of frames after which each member stopped early; None: it did not.
     - ``seconds``: the seconds that the training took in all.
     - ``ended``: whether any episode has ended.
+    - ``faults``: what was not finite first in each member that diverged, and in which iteration; None: it is alive.
     """
 
     policy: PyTree
@@ -67,6 +68,7 @@ class Trained(NamedTuple):
     stopped_at: list[int | None]
     seconds: float
     ended: bool
+    faults: list[tuple[str, int] | None]
 
     @property
     def evaluation_seconds(self) -> float:
@@ -129,7 +131,7 @@ def train_batches(
     best = Best(directory, run.description, setup, run.console) if options.keep_best else None
     stop = run.description.stop
     policies: list[PyTree] = []
-    buffers, alive, env_steps, stopped_at, trained = [], [], [], [], 0
+    buffers, alive, env_steps, stopped_at, faults, trained = [], [], [], [], [], 0
     policy_of = jax.vmap(trainer.learner.policy)
     ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(directory / METRICS))
     told = False
@@ -227,6 +229,7 @@ def train_batches(
             if hasattr(state.curriculum, "buffer"):
                 buffers.append(trees.take(processes.fetch(state.curriculum.buffer), slice(0, batch.size)))
             alive += processes.fetch(state.alive)[: batch.size].tolist()
+            faults += ending.faults(state, batch.size)
             stopped_at += ending.stopped_at(state, batch.size, trainer)
             env_steps += [trainer.frames(done)] * batch.size
             if session.is_interrupted(interrupted):
@@ -235,7 +238,7 @@ def train_batches(
         seconds = elapsed()
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
     buffer = jax.tree.map(lambda *x: jnp.concatenate(x), *buffers) if buffers else None
-    return Trained(policy, buffer, alive, env_steps, stopped_at, seconds, ended)
+    return Trained(policy, buffer, alive, env_steps, stopped_at, seconds, ended, faults)
 
 
 def counts(size: int, batch_size: int) -> list[int]:

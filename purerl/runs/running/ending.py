@@ -1,14 +1,18 @@
 """The end of members before the last iteration of their batch, because they diverged or stopped early."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from purerl import population, processes, trees
+from purerl import counters, population, processes, trees
 from purerl.loops import stopping
 from purerl.population.layouts import place
-from purerl.runs.running.session import Chunk
-from purerl.types import Trainer, TrainState
+from purerl.runs.running.session import Chunk, Run
+from purerl.types import FAULTS, Trainer, TrainState
+
+MOST_TOLD = 3
+"""The most agents whose divergence is told one by one."""
 
 
 def learning(state: TrainState, size: int) -> np.ndarray:
@@ -54,6 +58,46 @@ def after_evaluation(
         The state, in which these members have stopped after ``iteration``.
     """
     return stopped(state, np.array(evaluated["return_per_seed"]) >= target, iteration, layout)
+
+
+def faults(state: TrainState, size: int) -> list[tuple[str, int] | None]:
+    """Returns what was not finite first in the training of each of the first ``size`` members, and in which iteration.
+
+    None: it is alive.
+    """
+    alive, fault = processes.fetch((state.alive, state.fault))
+    if not fault:
+        return [None] * size
+    found = ((FAULTS[fault.kind[i]], counters.number(trees.take(fault.iteration, i))) for i in range(size))
+    return [None if alive[i] else each for i, each in enumerate(found)]
+
+
+def divergences(run: Run, faults: Sequence[tuple[str, int] | None]) -> list[str]:
+    """Returns a line for each agent that diverged, at most `MOST_TOLD`, and one about what may help.
+
+    Args:
+        run: The run.
+        faults: For each agent, what `faults` found.
+    """
+    diverged = [(agent, *fault) for agent, fault in enumerate(faults) if fault]
+    seeds = [label["seed"] for label in run.setup.labels]
+    lines = [
+        f"agent {agent} (seed {seeds[agent]}) diverged in iteration {iteration}: {kind} was not finite"
+        for agent, kind, iteration in diverged[:MOST_TOLD]
+    ]
+    if len(diverged) > MOST_TOLD:
+        lines.append(f"{len(diverged) - MOST_TOLD} more agents diverged")
+    kinds, config = {kind for _, kind, _ in diverged}, run.setup.config
+    if kinds & set(FAULTS[1:3]):
+        lines.append(
+            f"purerl check-env {run.description.env} looks for such numbers; "
+            "--env-params mask_nonfinite=1 ends episodes where they occur"
+        )
+    if kinds & set(FAULTS[3:]):
+        options = ["--learning-rate", *(["--max-grad-norm"] if hasattr(config, "max_grad_norm") else [])]
+        scaled = "; --normalize-reward scales rewards" if getattr(config, "normalize_reward", True) is False else ""
+        lines.append(f"a smaller {' or '.join(options)} makes smaller steps{scaled}")
+    return lines
 
 
 class Watched:

@@ -42,7 +42,7 @@ from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, levels, sweeps
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import best, compile_times, resuming, session, warm_start
+from purerl.runs.running import best, compile_times, ending, resuming, session, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, endless, train_batches
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
@@ -112,7 +112,7 @@ def train(
             claim(directory, FILES)
             config_file.write(directory, command, description, options)
             for folder in (directory, directory / best.FOLDER):
-                trusted.remember(folder, [description.algo, description.env])
+                trusted.remember(folder, [description.algo, description.env, *description.parts.values()])
             warm_start.keep(directory, description, begun)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))
@@ -294,6 +294,8 @@ def _train_and_play(
     json_files.write_json(directory / "summary.json", summary)
     if not trained.ended:
         say(run.console, endless(run, max(trained.env_steps)))
+    for line in ending.divergences(run, trained.faults):
+        say(run.console, line)
     try:
         with waiting(run.console, "evaluating"):
             played = {} if over else plays(trained.policy, seconds=trained.evaluation_seconds)
