@@ -1,9 +1,9 @@
 """The code of the documentation: what CONTRIBUTING.md promises of it.
 
-A Python block runs, those of a page in one namespace and at tiny sizes. Commands of a shell block are read by the
-command line and described, up to where something would compile; those of `RUN` run. A block is let pass only if its
-first line is a comment ``# not run:`` with the reason. A page's "whole of `NAME.py`" is a module that every page can
-import.
+A Python block runs, those of a page in one namespace and at tiny sizes; one whose first line is a comment ``# trains in
+N s`` runs as it is. Commands of a shell block are read by the command line and described, up to where something would
+compile; those of `RUN` run. A block is let pass only if its first line is a comment ``# not run:`` with the reason. A
+page's "whole of `NAME.py`" is a module that every page can import.
 """
 
 import ast
@@ -58,6 +58,8 @@ COMPUTES = (
     "purerl.display.dashboard.server.server",
 )
 """What a command that was read comes to, and where the others end."""
+LEARNS = "# trains in "
+"""How a block begins that trains to a return that it asserts."""
 KEYWORDS = {"total_steps": 1024, "num_iterations": 1, "num_intervals": 2, "generations": 2, "num_episodes": 2}
 """Largest values of keyword arguments in Python blocks."""
 COUNTED = ("split", "logspace", "linspace", "population_based_training")
@@ -136,7 +138,37 @@ class Smaller(ast.NodeTransformer):
         return node
 
 
-@pytest.mark.rest(
+def run_blocks(page, monkeypatch, namespace):
+    """Yields each Python block of a page, and whether it trains to a stated return. Runs the others at tiny sizes."""
+    whole = loops.train  # of which a page has many iterations
+    patched = lambda trainer, num_iterations: whole(trainer, min(num_iterations, 1))
+    monkeypatch.setattr(purerl, "use_cpu_cores", lambda: None)  # which would be too late in this process
+    for block in blocks(page):
+        if block.language == "python":
+            learns = block.text.startswith(LEARNS)
+            yield block, learns
+            if not learns:
+                with monkeypatch.context() as smaller:
+                    smaller.setattr(loops, "train", patched)
+                    exec(compile(Smaller().visit(ast.parse(block.text)), str(page), "exec"), namespace)
+
+
+LEARNING = [page for page in PAGES if any(block.text.startswith(LEARNS) for block in blocks(page))]
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in LEARNING])
+def test_examples_learn(page, folder, monkeypatch):
+    """What a page states is reached: its blocks that train run as they are, after the others at tiny sizes."""
+    namespace = {"__name__": page.stem}
+    for block, learns in run_blocks(page, monkeypatch, namespace):
+        if learns:
+            exec(compile(block.text, str(page), "exec"), namespace)
+            return
+
+
+@pytest.mark.rest
+@pytest.mark.weekly(
     "recipes.md",
     "discogen.md",
     "python.md",
@@ -149,13 +181,9 @@ class Smaller(ast.NodeTransformer):
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page, folder, monkeypatch):
     """From the first to the last, in one namespace; what a block raises, its own assertions included, fails."""
-    whole = loops.train  # of which a page has many iterations
-    monkeypatch.setattr(loops, "train", lambda trainer, num_iterations: whole(trainer, min(num_iterations, 1)))
-    monkeypatch.setattr(purerl, "use_cpu_cores", lambda: None)  # which would be too late in this process
     namespace = {"__name__": page.stem}
-    for block in blocks(page):
-        if block.language == "python":
-            exec(compile(Smaller().visit(ast.parse(block.text)), str(page), "exec"), namespace)
+    for _ in run_blocks(page, monkeypatch, namespace):
+        pass
     made = {name: x for name, x in namespace.items() if not name.startswith("__")}
     assert made
     for name, x in made.items():
@@ -188,6 +216,7 @@ def reading(folder, monkeypatch):
     monkeypatch.setattr("purerl.processes.begin", lambda *args: None)  # there are no others
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("page", with_blocks("sh"))
 def test_commands_are_read(page, reading):
     for words in commands(page):
@@ -197,7 +226,7 @@ def test_commands_are_read(page, reading):
             assert_known(words)
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_commands_of_the_table_of_systems_are_read(reading):
     """Where they name no environment, in one of these."""
     envs = "CartPole-v1", "Pendulum-v1", "Landmarks-v0", "TicTacToe-v0"
@@ -220,7 +249,7 @@ def assert_known(words):
         assert words[0] in ("pytest", "pre-commit", "sphinx-build", "python3", "."), words
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in RUN])
 def test_commands_run(page, folder):
     for words in commands(page):
@@ -313,6 +342,7 @@ def test_pictures_of_results_have_each_curve_once_and_few_at_a_time():
     assert sorted(named) == sorted(path.name for path in (DOCS / "curves").iterdir())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("row", results.ROWS, ids=lambda row: row.name)
 def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
     if not catalogue.is_installed(row.family):
@@ -328,7 +358,7 @@ def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
     assert f"purerl train {row.algo} --env {row.env} " in row.command
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
     row = next(row for row in results.ROWS if row.name == "a2c CartPole-v1 500000")
     monkeypatch.setattr(results, "ROWS", (row,))  # one of fifty

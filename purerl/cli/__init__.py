@@ -63,7 +63,7 @@ commands:
   list algos|envs          list algorithms or environments
 
 purerl COMMAND --help lists the options of a command that most people change, purerl COMMAND --help all lists all. \
-purerl --version prints the version."""
+purerl --version prints the version. Whole numbers may end in k, M or G: --total-steps 1M."""
 
 COMMANDS = {
     "train": ("train", "train"),
@@ -192,6 +192,8 @@ def dispatch(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help"):
         print(output.flowing(USAGE))
         return 0 if args else EXIT_BAD_INPUT
+    if args[0] == "help":
+        return dispatch([*args[1:], "--help"])
     if args[0] == "--version":
         print(f"purerl {__version__}")
         return 0

@@ -80,7 +80,7 @@ def show(
     before, after = ([(heading, True) for heading in those] for those in (BEFORE_WRAPPERS, AFTER_WRAPPERS))
     sections = []
     for i, key in enumerate(dict.fromkeys([*own, *before, *wrappers, *after])):
-        if fields := [_field(each) for each in shown if each.heading == key]:
+        if fields := [_field(each, positional) for each in shown if each.heading == key]:
             namespace = {"__doc__": wrappers.get(key, "")}
             section: Any = dataclasses.make_dataclass("Section", fields, kw_only=True, namespace=namespace)
             title = f"own {key[0]}" if (key[0], True) in (*before, *after) and not key[1] else key[0]
@@ -140,11 +140,19 @@ def _texts(kind: type) -> dict[str, str]:
     return {each.arg_name: " ".join((each.description or "").split()) for each in params}
 
 
-def _field(option: Option) -> tuple[str, Any, Any]:
-    """Makes the field of an option for tyro, which then prints no default that the text tells already."""
-    told = "(default:" in (option.help or "")
-    hint = lambda default: "" if told else f"(default: {default or 'empty'})"
-    noted: Any = Annotated[option.type, tyro.conf.arg(help=option.help, help_behavior_hint=hint)]
-    value = option.default
+def _field(option: Option, positional: bool) -> tuple[str, Any, Any]:
+    """Makes the field of an option for tyro, which then prints no default that the text tells already.
+
+    An argument that is given without a flag, if ``positional``, is shown by its name, such as RUN.
+    """
+    value, told = option.default, "(default:" in (option.help or "")
+    hint: Any = "" if told else lambda default: f"(default: {default or 'empty'})"
+    about: dict[str, Any] = {"help": option.help, "help_behavior_hint": hint}
+    if positional and value is dataclasses.MISSING and option.type is str:
+        about["metavar"] = option.name.upper()
+    noted: Any = Annotated[option.type, tyro.conf.arg(**about)]
+    if positional and value is dataclasses.MISSING and told:  # the command itself has the default
+        of_default: Any = tyro.conf.Positional
+        noted, value = of_default[noted], ""
     default: Any = {} if value is dataclasses.MISSING else {"default_factory": lambda: value}
     return option.name, noted, dataclasses.field(**default)

@@ -12,7 +12,7 @@ from purerl.errors import ConfigError
 from purerl.runs.describing import interrupts
 
 if TYPE_CHECKING:
-    from purerl.runs.describing.options import MachineOptions, TrainOptions
+    from purerl.runs.describing.options import MachineOptions, RunOptions
 
 CACHE_OFF = "off"
 """The directory of compiled programs that means that there is no cache."""
@@ -21,7 +21,7 @@ SMALL_ENVS, SMALL_WIDTH = 16, 128
 """Environments of an agent, and units of a layer, up to which one thread of a CPU was measured to be the faster."""
 
 
-def is_small(options: "TrainOptions", config: Any) -> bool:
+def is_small(options: "RunOptions", config: Any) -> bool:
     """Returns whether one agent learns from vectors with small networks in few environments, on one device."""
     widths = (*getattr(config, "hidden_sizes", ()), getattr(config, "memory_size", 0))
     if options.devices_per_agent > 1 or options.num_devices > 1 or options.processes:

@@ -23,6 +23,10 @@ from purerl.names import choose, nearest
 if TYPE_CHECKING:
     from purerl.runs.describing.config_file import ConfigFile, Start
 
+SUFFIXES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+"""What a whole number may end in."""
+WITH_ENV = "train", "sweep", "plan"
+"""Commands that may have the environment after the algorithm, without ``--env``."""
 Options = TypeVar("Options")
 Config = TypeVar("Config")
 
@@ -146,7 +150,7 @@ def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
 
 
 def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "ConfigFile | None"]:
-    """Reads the algorithm of ``purerl COMMAND ALGO ...`` or ``--algo ALGO``, without JAX.
+    """Reads the algorithm of ``purerl COMMAND ALGO [ENV] ...`` or ``--algo ALGO``, without JAX.
 
     A config file names the algorithm if the arguments do not. Wrappers that ``--wrapper`` names become part of the
     algorithm's name. Without arguments, or with ``--help`` in place of the algorithm, the usage is printed and the
@@ -169,6 +173,10 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
         usage = f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: {', '.join(ALGORITHMS)}"
         print(output.flowing(f"{usage}\n\npurerl {command} ALGO --help lists the options."))
         raise SystemExit(0 if args else 2)
+    if command in WITH_ENV and len(args) > 1 and not any(arg.startswith("-") for arg in args[:2]):
+        if any(arg == "--env" or arg.startswith("--env=") for arg in args):
+            raise ConfigError(f"env = {args[1]!r}: is given twice, the second time by --env")
+        args = [args[0], "--env", *args[1:]]
     file, rest = from_file(args)
     named = rest and not rest[0].startswith("-")
     if file is None:
@@ -247,9 +255,7 @@ def usual(start: "Start | None", algo: str) -> Any:
     known = [field.name for field in dataclasses.fields(algorithm.Config)]
     values = start.file.existing(start.config, known, "config: ")
     preset = start.options.get("preset")
-    return dataclasses.replace(
-        algorithm.preset(preset) if preset else algorithm.Config(), **_typed(algorithm.Config, values)
-    )
+    return dataclasses.replace(algorithm.preset(preset) if preset else algorithm.Config(), **values)
 
 
 def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
@@ -289,14 +295,23 @@ def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_learned(options: type[Options], algo: str) -> type[Options]:
-    """Extends a class of options by one for each learned function and each dataset that an algorithm takes."""
-    from purerl.learned import artefacts, published
+    """Extends a class of options by one for each part of an algorithm that may be learned or a user's own.
 
-    fields = []
+    Each dataset that the algorithm takes is an option, too.
+    """
+    from purerl.learned import artefacts, own_parts, published
+
+    own, fields = own_parts.options(ALGORITHMS[algo]), []
     for name, socket in artefacts.options(algo).items():
         paths = f"a run directory of `purerl evolve {socket}`, a file of it, a name of `purerl list learned`"
         paths += f", or {published.FILES[socket]}" if socket in published.FILES else ""
         help_text = f"Learned {name.replace('_', ' ')} to use: {paths}."
+        if name in own:
+            of_optax = " or a name of optax, such as adamw" if name == own_parts.OPTIMISER else ""
+            help_text += f" Or MODULE:NAME for your own, {own_parts.SIGNATURES[name]}{of_optax}."
+        fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
+    for name in [name for name in own if name not in artefacts.options(algo)]:
+        help_text = f"Your own {name}, as MODULE:NAME or ./FILE.py:NAME: {own_parts.SIGNATURES[name]}."
         fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     for name in ALGORITHMS[algo].datasets:
         help_text = "Dataset of play to learn from: a file of `purerl record`."
@@ -388,7 +403,7 @@ def nearest_flags(flag: str, known: Sequence[str]) -> str:
 
 
 def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
-    """Returns the rule by which tyro reads ints: ``500000``, ``500_000`` and ``5e5``; None for other types."""
+    """Returns the rule by which tyro reads ints: ``500000``, ``500_000``, ``5e5`` and ``500k``; None for others."""
     if info.type is not int:
         return None
 
@@ -397,8 +412,9 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
             return int(args[0])
         except ValueError:
             pass
+        factor = SUFFIXES.get(args[0][-1:], 1)
         try:
-            number = float(args[0])
+            number = float(args[0][:-1] if factor > 1 else args[0]) * factor
         except ValueError:
             number = math.nan
         if not number.is_integer():

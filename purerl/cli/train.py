@@ -44,6 +44,8 @@ def sweep(args: list[str]) -> int:
 
         with prepared(given.options):
             described = programs.described(algo, given, begin, columns, several)
+            if given.options.dry_run:
+                return _show_plans(described, given.options, several)
             return train_programs(described, several, given.options)
     return _run("sweep", algo, given, begin, columns)
 
@@ -54,11 +56,8 @@ def plan(args: list[str]) -> int:
 
     from purerl import config as cfg
     from purerl.hardware.gpus import GPUS
-    from purerl.population import planning
     from purerl.runs.describing.description import start
     from purerl.runs.describing.options import PlanOptions
-    from purerl.runs.running import measure
-    from purerl.runs.running.forecast import Forecast, in_words
 
     begin = start(file) if file else None
     given, several = programs.read("plan", algo, PlanOptions, args, begin)
@@ -73,8 +72,24 @@ def plan(args: list[str]) -> int:
         choose("target", target, GPUS)
     with prepared(given.options, target, is_small(given.options, given.config)):
         descriptions = programs.described(algo, given, begin, begin.swept if begin else {}, several)
-        plans = [measure.plan(description, given.options) for description in descriptions]
-    if given.options.json:
+        return _show_plans(descriptions, given.options, several, target, given.options.measure, given.options.json)
+
+
+def _show_plans(
+    descriptions: list[Any],
+    options: Any,
+    several: dict[str, list[Any]],
+    target: str = "",
+    measured: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Prints the plan of each program of a run, and returns the exit code."""
+    from purerl.population import planning
+    from purerl.runs.running import measure
+    from purerl.runs.running.forecast import Forecast, in_words
+
+    plans = [measure.plan(description, options, target, measured) for description in descriptions]
+    if as_json:
         rows = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
         output.show(json.dumps(rows if several else rows[0], indent=2))
         return 0
@@ -96,4 +111,5 @@ def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[
     with prepared(options, small=not swept and is_small(options, given.config)):
         params = parsing.env_params(options.env_params, options.resets)
         usual = parsing.usual(begin, algo)
-        return train(describe(algo, options, given.config, params, swept, *more, usual=usual), options, command)
+        described = describe(algo, options, given.config, params, swept, *more, usual=usual)
+        return _show_plans([described], options, {}) if options.dry_run else train(described, options, command)

@@ -20,7 +20,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
-from purerl.learned import chosen, expressions, published, shipped, sockets
+from purerl.learned import chosen, expressions, own_parts, published, shipped, sockets
 from purerl.learners.parts import lifetimes
 from purerl.names import Trust, check_trusted
 from purerl.store import json_files
@@ -225,11 +225,14 @@ def described(algo: str, given: Any) -> dict[str, Any]:
     """Loads the learned functions at the paths among the parsed options ``given`` and returns them as JSON, by option.
 
     Raises:
-        ConfigError: A file is not valid or holds a function for another socket; one line for each.
+        ConfigError: A file is not valid or is for another socket; a line for each. Or a word has several
+            meanings, or none.
     """
     documents, problems = {}, []
     for option, socket in options(algo).items():
         if path := getattr(given, option, ""):
+            if option in own_parts.SIGNATURES and own_parts.is_own(option, path):
+                continue
             try:
                 artefact = load(path)
             except ConfigError as error:

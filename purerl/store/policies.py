@@ -40,9 +40,14 @@ def load_description(directory: Path) -> dict[str, Any]:
     verifies it.
 
     Raises:
-        ConfigError: The file is no JSON object, or has another format.
+        ConfigError: The file is no JSON object, or has another format; or a training that has not ended has none yet.
     """
     path = directory / DESCRIPTION
+    if not path.exists() and (directory / "config.json").exists():
+        raise ConfigError(
+            f"{directory}: is unfinished: no policy is saved before a training ends or is interrupted; if it no longer "
+            "runs, go on with it by purerl resume"
+        )
     document = json_files.read_json(path)
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not the description of a policy")

@@ -1,7 +1,7 @@
 """Settings that families of algorithms have in common, each group written once. A family's Config extends them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -153,6 +153,19 @@ def make_optimiser(config: Any, *change: optax.GradientTransformation, period: i
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
     adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
     return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
+
+
+def of_optax(config: Any, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
+    """Makes an optimiser of optax with clipped gradients and the linearly decaying step size of ``config``.
+
+    Args:
+        config: Settings; needs those of `Adam` and ``total_updates``.
+        make: A function ``make(learning_rate)`` of optax. The step size, which may be traced, is applied after it.
+    """
+    num_updates = jnp.maximum(jnp.float32(config.total_updates), 1.0)
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
+    along = gradients.descent(lambda updates: -schedule(updates))  # what ``make`` returns descends already
+    return optax.chain(gradients.clip_by_norm(config.max_grad_norm), make(1.0), along)
 
 
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:

@@ -137,14 +137,14 @@ def digest(fields: dict[str, Any]) -> str:
     """Computes the SHA-256 of the fields from which a run's results follow, as hexadecimal digits.
 
     It leaves out the length of the run, the paths of its datasets and of the run that it began with, and an empty
-    ``stop``, ``split`` and ``initial``.
+    ``stop``, ``split``, ``parts`` and ``initial``.
     """
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     if of_play := kept.pop("datasets", {}):
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
     if begun := kept.pop("warm_start", {}):
         kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
-    for name in ("stop", "split", "initial"):
+    for name in ("stop", "split", "parts", "initial"):
         if not kept.get(name):
             kept.pop(name, None)
     kept["config"] = {name: value for name, value in fields.get("config", {}).items() if name not in LENGTHS}
@@ -155,7 +155,7 @@ def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust =
     """Checks that a file names no code of a user's own, except for the names in ``named``.
 
     Args:
-        file: The config file, of which the algorithm and the environments are checked.
+        file: The config file, of which the algorithm, its parts and the environments are checked.
         named: Names that are allowed.
         advice: What the error advises.
         trust: Whether code that files name is run.
@@ -164,7 +164,9 @@ def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust =
         ConfigError: If the file names other code, unless ``trust``.
     """
     places = file.fields.get("envs", [file.fields.get("env", "")])
-    for name in (file.fields.get("algo", ""), *(places if isinstance(places, list) else ())):
+    parts = file.fields.get("parts", {})
+    named_in_file = [file.fields.get("algo", ""), *(places if isinstance(places, list) else ())]
+    for name in [*named_in_file, *(parts.values() if isinstance(parts, dict) else ())]:
         if isinstance(name, str) and name not in named:
             check_trusted(str(file.path), name, trust, file.path.parent, advice)
 

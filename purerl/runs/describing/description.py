@@ -17,7 +17,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.envs import spaces_only
 from purerl.errors import ConfigError, own_code
 from purerl.hosts import copies
-from purerl.learned import artefacts
+from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
 from purerl.runs.describing import datasets, early, file_checks, hosting, sharding
@@ -38,6 +38,7 @@ class Description(NamedTuple):
     - ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
     - ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent``
       if all begin with the policy of one; it is empty if they begin with new ones.
+    - ``parts`` names the user's own parts of the algorithm (`own_parts.described`).
     - ``split`` has the number of ``shards`` into which each agent is cut, and whether their sums are ``exact``; it is
       empty if agents are not cut.
     """
@@ -53,6 +54,7 @@ class Description(NamedTuple):
     stop: dict[str, Any] = {}
     warm_start: dict[str, Any] = {}
     split: dict[str, Any] = {}
+    parts: dict[str, str] = {}
 
     @classmethod
     def of_json(cls, fields: Any, source: str, *, trust: Trust = False, env: Env | None = None) -> "Description":
@@ -116,6 +118,7 @@ def start(file: ConfigFile) -> Start:
     if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
     options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
+    options |= file.take("parts", dict, {})
     columns = list(swept.values())
     numbers = all(isinstance(column, list) and all(map(untrusted.is_number, column)) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
@@ -182,7 +185,7 @@ def describe(
     if not problems and count * options.num_seeds > cfg.MEMBERS:
         size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
         problems.append(f"num_seeds = {options.num_seeds}: {size}")
-    env, functions, algorithm = None, dict(learned or {}), ALGORITHMS[algo]
+    env, functions, algorithm, own = None, dict(learned or {}), ALGORITHMS[algo], dict[str, str]()
     if getattr(options, "diagnostics", False):
         algorithm = algorithm.wrapped(looking)
     try:
@@ -206,6 +209,10 @@ def describe(
         functions |= artefacts.described(algo, options)
         env = env and artefacts.environment(artefacts.read(functions), env)
         problems += [] if problems else artefacts.problems(artefacts.read(functions), config)
+        own = own_parts.described(algorithm, options)
+        if own and env and not problems:
+            view = algorithm.view(config, env)
+            algorithm.make_learner(config, env, **own_parts.made(own, config, view))  # which checks them
     except ConfigError as error:
         problems.append(str(error))
     if algorithm.datasets and env_part(swept):
@@ -220,7 +227,7 @@ def describe(
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
     fields = dict(vars(config)), swept, functions, of_play, early.described(options)
-    return Description(algo, options.env, env_params, seeds, *fields, split=sharding.described(options))
+    return Description(algo, options.env, env_params, seeds, *fields, split=sharding.described(options), parts=own)
 
 
 class Setup(NamedTuple):
@@ -274,17 +281,20 @@ class Setup(NamedTuple):
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return algo.view(config, plain_env(env_params))
 
+        def parts(config: Any, env_params: dict[str, Any] | None) -> dict[str, Any]:
+            own = description.parts and own_parts.made(description.parts, config, make_env(env_params))
+            return {**artefacts.parts(learned, config), **own}
+
         def make_learner(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Learner:
-            return algo.make_learner(config, plain_env(env_params), **artefacts.parts(learned, config))
+            return algo.make_learner(config, plain_env(env_params), **parts(config, env_params))
 
         @functools.cache
         def data() -> dict[str, Dataset]:
             return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
 
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Trainer:
-            parts = {**artefacts.parts(learned, config), **data()}
             algorithm = trained if meta_params is None else trained.warm_start(meta_params)
-            trainer = algorithm.make_trainer(config, plain_env(env_params), **parts)
+            trainer = algorithm.make_trainer(config, plain_env(env_params), **parts(config, env_params), **data())
             return early.stopping_trainer(trainer, description.stop)
 
         count = len(next(iter(swept.values()), [0]))

@@ -8,7 +8,7 @@ from purerl import config as cfg
 from purerl import envs
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
-from purerl.learned import artefacts
+from purerl.learned import artefacts, own_parts
 from purerl.names import Trust, check_trusted, choose
 from purerl.runs.describing import datasets, early, sharding
 from purerl.runs.describing.swept import ENV_PREFIX, config_part, env_part
@@ -27,6 +27,7 @@ KINDS = {
     "stop": dict,
     "warm_start": dict,
     "split": dict,
+    "parts": dict,
 }
 """The type of each field of a `Description` in JSON."""
 EMPTY: dict[str, Any] = {name: {} for name, kind in KINDS.items() if kind is dict}
@@ -55,6 +56,8 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     try:
         for field in ("algo",) if stand_in else ("algo", "env"):
             check_trusted(field, fields[field], trust, where)
+        for part, name in fields["parts"].items():
+            check_trusted(f"parts: {reprlib.repr(part)}", str(name), trust, where)
         choose("algo", algo, ALGORITHMS)
         config = read_config(algo, fields["config"])
     except ConfigError as error:
@@ -76,6 +79,7 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     lines = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
     lines += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
     lines += sharding.problems_of_file(fields["split"])
+    lines += own_parts.problems_of_file(ALGORITHMS[algo], fields["parts"])
     lines += warm_start_problems(fields["warm_start"])
     return lines + _learned_problems(algo, fields["learned"])
 

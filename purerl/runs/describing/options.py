@@ -177,7 +177,7 @@ class Placed(Devices):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOptions(Placed, Hosted, Described, MachineOptions):
+class RunOptions(Placed, Hosted, Described, MachineOptions):
     """What to train on, how many agents, and where to write the results."""
 
     env: str
@@ -213,6 +213,14 @@ class TrainOptions(Placed, Hosted, Described, MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
+class TrainOptions(RunOptions):
+    """What to train on, how many agents, and where to write the results."""
+
+    dry_run: bool = False
+    """Only print what `purerl plan` would: memory, and the time of compiling. Nothing is trained or written."""
+
+
+@dataclasses.dataclass(frozen=True)
 class SweepOptions(TrainOptions):
     """What to sweep: any number as LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log (drawn at random) or VALUE,VALUE,..."""
 
@@ -221,7 +229,7 @@ class SweepOptions(TrainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanOptions(Printed, TrainOptions):
+class PlanOptions(Printed, RunOptions):
     """Which training to plan."""
 
     measure: bool = False

@@ -113,7 +113,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
             raise
         sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {request.hidden_sizes!r}"
         done = ", ".join(str(step.number) for step in steps)
-        trusted.remember(target, [new.algo, new.env])
+        trusted.remember(target, [new.algo, new.env, *new.parts.values()])
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
         say(console, f"{target}: {sizes}; resume with: {resume_command(target)}")
     return 0

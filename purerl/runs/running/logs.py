@@ -49,7 +49,8 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
         yield Written((), lambda *_: None, lambda *_: None)
         return
     setup, directory, trainer = run.setup, run.directory, run.setup.trainer
-    config, own = jax.tree.map(np.asarray, setup.members.given["config"]), "optimiser" in run.description.learned
+    config, described = jax.tree.map(np.asarray, setup.members.given["config"]), run.description
+    own = "optimiser" in described.learned or ":" in described.parts.get("optimiser", "")
     names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())
     tell = functools.partial(say, run.console)
     with (

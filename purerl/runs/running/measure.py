@@ -39,18 +39,22 @@ class Speed(NamedTuple):
     wall_seconds: float
 
 
-def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed | Forecast | None]:
-    """Determines the cost of a run from its compiled program, here or on the GPU ``options.target``.
+def plan(
+    description: Description, options: Any, target: str = "", measured: bool = False
+) -> tuple[planning.Plan, Speed | Forecast | None]:
+    """Determines the cost of a run from its compiled program, here or on the GPU ``target``.
 
     It writes nothing.
 
     Args:
         description: The description of the run.
         options: Its options.
+        target: The name of a GPU (empty: this machine).
+        measured: Whether to train for a few seconds.
 
     Returns:
-        The cost; and beside it a forecast if the options name a target, else with ``options.measure`` the
-        speed of a short training, else None.
+        The cost; and beside it a forecast if there is a ``target``, else the speed of a short training if it is
+        ``measured``, else None.
 
     Raises:
         ConfigError: The run cannot be planned.
@@ -58,11 +62,11 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     """
     setup = Setup.of(description)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
-    if setup.host and options.target:
-        raise ConfigError(f"target = {options.target!r}: is not supported for the host environment {description.env}")
+    if setup.host and target:
+        raise ConfigError(f"target = {target!r}: is not supported for the host environment {description.env}")
     algo, per_agent = description.algo, options.devices_per_agent
-    if options.target:
-        used = absent.devices(options.target, max(options.num_devices, per_agent))
+    if target:
+        used = absent.devices(target, max(options.num_devices, per_agent))
     else:
         used = devices.chosen(options.num_devices, per_agent)
     split = sharding.split(description.split, per_agent)
@@ -71,7 +75,7 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
         how = hosting.how(options), options.ahead
         program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
     else:
-        with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
+        with backend.tracing_for("gpu") if target else contextlib.nullcontext():
             program = compile_program(
                 setup.make_trainer, setup.members, batch_size, used, lanes, algo=algo, split=split
             )
@@ -90,9 +94,9 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
         dataset_bytes=shared,
         product_flops_per_frame=products,
     )
-    if isinstance(program, RunProgram) and options.target:
-        return cost, forecast(setup, program, cost, options.target)
-    return cost, speed(setup, program) if options.measure else None
+    if isinstance(program, RunProgram) and target:
+        return cost, forecast(setup, program, cost, target)
+    return cost, speed(setup, program) if measured else None
 
 
 def speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:

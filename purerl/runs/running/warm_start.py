@@ -37,9 +37,11 @@ def read(description: Description, source: str) -> tuple[Description, PyTree]:
         return description, None
     where, number = _parsed(source)
     field, saved = f"warm_start = {source!r}", policies.load_description(where)
-    for name in ("algo", "env"):
-        if saved.get(name) not in (description.algo, description.env):
-            check_trusted(f"{field}: {name}", str(saved.get(name)), False, where, "this run must name it as well")
+    parts, known = saved.get("parts", {}), (description.algo, description.env, *description.parts.values())
+    named = {name: saved.get(name) for name in ("algo", "env")} | (parts if isinstance(parts, dict) else {})
+    for name, value in named.items():
+        if value not in known:
+            check_trusted(f"{field}: {name}", str(value), False, where, "this run must name it as well")
     run = evaluation.load(where, trust=True)
     size, own = run.setup.members.size, description.size
     if number is not None and number >= size:
