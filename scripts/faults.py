@@ -219,6 +219,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Runs everything and returns the exit code."""
     given = parser().parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has had ignored in its background
     if given.loop is not None:
         loop(given.loop, given.timeout)
         return 0

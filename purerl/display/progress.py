@@ -43,8 +43,9 @@ def frames_per_second(rate: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns a time as text, in hours, minutes or seconds: ``5400`` becomes ``1.5 h``."""
-    size, unit = next(scale for scale in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= scale[0] or scale[0] == 1)
+    """Returns a time as text, in days, hours, minutes or seconds: ``5400`` becomes ``1.5 h``."""
+    scales = (2 * 86400, 86400, "days"), (3600, 3600, "h"), (60, 60, "min"), (0, 1, "s")
+    _, size, unit = next(scale for scale in scales if seconds >= scale[0])
     return f"{seconds / size:.3g} {unit}"
 
 
@@ -201,7 +202,7 @@ def _lines(console: Console, env_steps: int, clock: Callable[[], float], activit
     def line(done: int, more: str = "") -> None:
         nonlocal written
         seconds, written = max(clock() - start, 1e-9), time.perf_counter()
-        left = f"{seconds * (env_steps / done - 1):.0f} s" if done else "-"
+        left = duration(round(seconds * (env_steps / done - 1))) if done else "-"
         console.print(
             f"{100 * done // env_steps:3d} %  {frames_per_second(done / seconds)}  ETA {left}  "
             f"return {in_words(latest) or '-'}{living}{more}",

@@ -118,7 +118,10 @@ def start(file: ConfigFile) -> Start:
     if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
     options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
-    options |= file.take("parts", dict, {})
+    parts = file.take("parts", dict, {})
+    if any(name not in own_parts.SIGNATURES or not isinstance(value, str) for name, value in parts.items()):
+        raise ConfigError(f"{file.path}: parts must hold names by {', '.join(own_parts.SIGNATURES)}")
+    options |= parts
     columns = list(swept.values())
     numbers = all(isinstance(column, list) and all(map(untrusted.is_number, column)) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
@@ -281,12 +284,13 @@ class Setup(NamedTuple):
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return algo.view(config, plain_env(env_params))
 
-        def parts(config: Any, env_params: dict[str, Any] | None) -> dict[str, Any]:
-            own = description.parts and own_parts.made(description.parts, config, make_env(env_params))
+        def parts(config: Any, env: Env) -> dict[str, Any]:
+            own = description.parts and own_parts.made(description.parts, config, algo.view(config, env))
             return {**artefacts.parts(learned, config), **own}
 
         def make_learner(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Learner:
-            return algo.make_learner(config, plain_env(env_params), **parts(config, env_params))
+            env = plain_env(env_params)
+            return algo.make_learner(config, env, **parts(config, env))
 
         @functools.cache
         def data() -> dict[str, Dataset]:
@@ -294,7 +298,8 @@ class Setup(NamedTuple):
 
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Trainer:
             algorithm = trained if meta_params is None else trained.warm_start(meta_params)
-            trainer = algorithm.make_trainer(config, plain_env(env_params), **parts(config, env_params), **data())
+            env = plain_env(env_params)
+            trainer = algorithm.make_trainer(config, env, **parts(config, env), **data())
             return early.stopping_trainer(trainer, description.stop)
 
         count = len(next(iter(swept.values()), [0]))
