@@ -62,7 +62,13 @@ ALGORITHMS = Table()
 def _own(name: str) -> "Algorithm":
     from purerl.algos.algorithm import Algorithm
 
-    return _of_kind("algorithm", name, Algorithm)
+    algorithm: Algorithm = _of_kind("algorithm", name, Algorithm)
+    own: Any = algorithm.own_config
+    if not isinstance(own, type):
+        raise ConfigError(f"algorithm = {name!r}: own_config is {type(own).__name__}(...); must be a class, not called")
+    if not dataclasses.is_dataclass(own) or "__dataclass_fields__" not in vars(own):
+        raise ConfigError(f"algorithm = {name!r}: own_config = {own.__name__}: lacks @config of purerl.config above it")
+    return algorithm
 
 
 def _own_wrapper(name: str) -> "Wrapper":

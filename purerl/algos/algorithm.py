@@ -130,7 +130,11 @@ class Algorithm(NamedTuple, Generic[P]):
         if self.own_learner.__module__.startswith("purerl."):  # others' parts may have other forms
             given_parts.check(config, parts)
         view = self.view(config, env)
-        return wrapper.wrapped(self.wrappers, config, view, self.own_learner(config, view, *args, **parts))
+        own: Any = self.own_learner(config, view, *args, **parts)
+        if not isinstance(own, Learner):
+            kind = type(own).__name__
+            raise ConfigError(f"{self.name}: own_learner: must return a purerl.types.Learner, but returns {kind}")
+        return wrapper.wrapped(self.wrappers, config, view, own)
 
     def make_trainer(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Trainer:
         """Makes one iteration of a training as a `Trainer`.

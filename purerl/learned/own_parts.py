@@ -34,8 +34,12 @@ ARGUMENTS_BESIDE_GRADIENTS = "lbfgs", "polyak_sgd"
 
 
 def options(algorithm: Algorithm) -> list[str]:
-    """Returns the names of the parts of an algorithm that may be a user's own on the command line."""
-    return [name for name in part_names(algorithm.own_learner) or () if name in SIGNATURES]
+    """Returns the names of the parts of an algorithm that may be a user's own on the command line.
+
+    They are all of `SIGNATURES` if it takes parts of any name.
+    """
+    names = part_names(algorithm.own_learner)
+    return list(SIGNATURES) if names is None else [name for name in names if name in SIGNATURES]
 
 
 def is_own(option: str, word: str) -> bool:
@@ -115,7 +119,10 @@ def _made(part: str, word: str, config: Any, env: Env) -> Any:
     if part in (OPTIMISER, ESTIMATE):
         if not callable(value):
             raise ConfigError(f"{part} = {word!r}: is {type(value).__name__}; must be {SIGNATURES[part]}")
-        return call(config)
+        try:
+            return call(config)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; must be {SIGNATURES[part]}") from error
     if part == NETWORK and isinstance(value, type):
         return call() if issubclass(value, nn.Module) else call(config, env)
     return call(config, env) if part == NETWORK and inspect.isfunction(value) else value

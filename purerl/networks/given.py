@@ -100,10 +100,10 @@ def _outputs(network: Any, obs: PyTree) -> dict[str, PyTree]:
 
 
 def _difference(made: PyTree, must: PyTree) -> str:
-    """Returns ``made`` in words if it has another structure, shape or kind of numbers than ``must``."""
+    """Returns ``made`` in words if it has another structure, shape or type than ``must``."""
     structures: list[Any] = [jax.tree.structure(tree) for tree in (made, must)]
     same = structures[0] == structures[1] and all(
-        hasattr(x, "shape") and x.shape == y.shape and jnp.issubdtype(x.dtype, jnp.floating)
+        hasattr(x, "shape") and x.shape == y.shape and x.dtype == y.dtype
         for x, y in zip(jax.tree.leaves(made), jax.tree.leaves(must), strict=True)
     )
     return "" if same else _text(made)

@@ -112,7 +112,8 @@ def shared_actor_critic(init: Callable[[Key, PyTree], PyTree], apply: Callable[[
         out: Any = apply(params, obs)
         if isinstance(out, tuple) and len(out) == 2:
             return out
-        kind = f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else "one array"
+        kind = f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else type(out).__name__
+        kind = "one array" if hasattr(out, "shape") else kind
         raise ConfigError(f"network: gives {kind}; must give the tuple (policy, value)")
 
     return ActorCritic(

@@ -45,6 +45,14 @@ class Images(nn.Module):
         return nn.Dense(2)(obs)
 
 
+class NoReturn(nn.Module):
+    """Forgets to return what it computes."""
+
+    @nn.compact
+    def __call__(self, obs):
+        nn.Dense(2)(obs)
+
+
 GIVES, MUST = "network: gives", "...; must give"
 MISTAKES = {
     "logits": (ppo, {"network": Both(3)}, f"{GIVES} float32[3, 3] as policy{MUST} float32[3, 2]"),
@@ -60,6 +68,11 @@ MISTAKES = {
     "arguments": (ppo, {"value_loss": lambda value, target, config: value}, "value_loss: must be ...TypeError"),
     "mean": (ppo, {"value_loss": lambda v, old, t, config: jnp.mean(v - t)}, "value_loss: must ... returns float32[]"),
     "broadcast": (ppo, {"value_loss": lambda v, old, t, config: v[:, None] - t[None]}, "value_loss: ...[7, 7]"),
+    "order": (ppo, {"value_loss": lambda value, target, old_value, config: value}, "value_loss: must ...in the order"),
+    "half": (dqn, {"td_loss": lambda error, config: error.astype(jnp.bfloat16)}, "td_loss: must ... bfloat16[7]"),
+    "half network": (dqn, {"network": nn.Dense(2, dtype=jnp.bfloat16)}, f"{GIVES} bfloat16[3, 2] as values"),
+    "no return": (ppo, {"network": NoReturn()}, f"{GIVES} NoneType; must give the tuple"),
+    "not made": (ppo, {"estimate": lambda config: estimates.by_gae(0.9)}, "estimate: must ... returns function"),
     "nothing": (ppo, {"objective": lambda ratio, advantage, config: None}, "objective: must ... returns NoneType"),
     "no function": (dqn, {"td_loss": 0.5}, "td_loss: must be a function ...; is float"),
     "mean of td": (dqn, {"td_loss": lambda error, config: jnp.mean(error)}, "td_loss: must ... returns float32[]"),
@@ -123,6 +136,12 @@ def test_other_arguments_than_a_config_and_an_environment_are_one_line(arguments
         with pytest.raises(ConfigError, match=f"^{line}") as refused:
             make(*arguments)
         assert "\n" not in str(refused.value)
+
+
+def test_an_algorithm_of_ones_own_that_returns_no_learner_is_named():
+    nothing = ppo._replace(name="mine", own_learner=lambda config, env, **parts: None)
+    with pytest.raises(ConfigError, match="^mine: own_learner: must return a .*Learner, but returns NoneType$"):
+        nothing.make_train(ppo.Config(), CARTPOLE)
 
 
 def test_a_wrapper_that_returns_no_learner_is_named():

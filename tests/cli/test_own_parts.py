@@ -54,6 +54,30 @@ def estimate(config):
 
 NUMBER = 3
 """
+ALGORITHMS = """
+import jax.numpy as jnp
+
+from purerl import ppo
+from purerl import config as cfg
+
+
+class Bare(ppo.Config):
+    penalty: float = 2.0
+
+
+def other(log_ratio, advantage, config):
+    return jnp.exp(log_ratio) * advantage
+
+
+def make_learner(config, env, **parts):
+    return ppo.own_learner(config, env, objective=other, **parts)
+
+
+penalised = ppo._replace(name="own", own_learner=make_learner, presets={})
+bare = penalised._replace(own_config=Bare)
+made = penalised._replace(own_config=ppo.own_config())
+nothing = penalised._replace(own_learner=lambda config, env, **parts: None)
+"""
 SMALL = ["--total-steps", "64", "--num-envs", "2", "--num-steps", "8", "--num-minibatches", "1", "--hidden-sizes", "4"]
 TRAIN = ["train", "ppo", "CartPole-v1", *SMALL, "--eval-episodes", "2"]
 PARTS = {"network": "mine:sized", "value_loss": "mine:loss", "optimiser": "mine:step", "estimate": "./mine.py:estimate"}
@@ -110,6 +134,35 @@ def test_a_wrong_part_is_a_line_before_anything_is_written(folder, capsys, optio
     run(*TRAIN, f"--{option}", value, "--out", "run", expect=2)
     err = capsys.readouterr().err
     assert err.startswith(f"purerl: error: {line}") and err.count("\n") == 1 and not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("bare", "algorithm = 'mine:bare': own_config = Bare: lacks @config of purerl.config above it"),
+        ("made", "algorithm = 'mine:made': own_config is PPOConfig(...); must be a class, not called"),
+        ("nothing", "own: own_learner: must return a purerl.types.Learner, but returns NoneType"),
+    ],
+)
+def test_an_algorithm_of_ones_own_is_checked(tmp_path, monkeypatch, capsys, name, line):
+    with own_module(tmp_path, monkeypatch, "mine", ALGORITHMS):
+        run("train", f"mine:{name}", "CartPole-v1", *SMALL, "--out", "run", expect=2)
+    assert capsys.readouterr().err == f"purerl: error: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "line"),
+    [
+        ("--objective", "mine:other", "got multiple values for keyword argument 'objective'"),
+        ("--objective", "no_such:thing", "objective = 'no_such:thing': cannot import no_such"),
+        ("--network", "mine:penalised", "network: is Algorithm; must be a networks.ActorCritic"),
+    ],
+)
+def test_an_algorithm_of_ones_own_ignores_no_part(tmp_path, monkeypatch, capsys, option, value, line):
+    """Neither if it has PPO's sockets still, nor if it gives the part itself."""
+    with own_module(tmp_path, monkeypatch, "mine", ALGORITHMS):
+        run("train", "mine:penalised", "CartPole-v1", *SMALL, option, value, "--out", "run", expect=2)
+    assert line in capsys.readouterr().err
 
 
 def test_an_optimiser_of_optax_has_the_clip_and_the_schedule_of_the_algorithm():

@@ -224,13 +224,13 @@ def make_parts(
             loss that are written for several.
     """
     distribution = distributions.for_space(env.action_space)
+    own = make_network(config, env, distribution, num_predictions)
+    made = given_or_own(network, own, env.observation_space)
     if isinstance(network, nn.Module) and config.normalize_reward is False:
         tell_once(
             "hint: network: policy and value share it; where returns are large, normalize_reward = True keeps the "
             "gradient of the value's loss from outweighing the policy's"
         )
-    own = make_network(config, env, distribution, num_predictions)
-    made = given_or_own(network, own, env.observation_space)
     return PolicyGradientParts(
         networks.legal_only(made, env.legal) if env.legal else made,
         distribution,

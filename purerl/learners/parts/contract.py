@@ -62,4 +62,4 @@ def _shapes(tree: PyTree) -> Shapes:
 
 
 def _words(made: Any) -> str:
-    return f"{len(made)} of them" if isinstance(made, tuple) else type(made).__name__
+    return f"a tuple of {len(made)}" if type(made) is tuple else type(made).__name__

@@ -1,5 +1,6 @@
 """Checks of the losses, estimates and optimisers that a user gives an algorithm, by their shapes alone."""
 
+import inspect
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ class Form(NamedTuple):
 
     - ``signature``: Its arguments and results, in words.
     - ``arguments``: The arguments that it is tried with, before the config if it takes one.
-    - ``shape``: The shape of each result, an array of floats.
+    - ``shape``: The shape of each result, an array of float32.
     - ``results``: The number of results; several are a tuple.
     """
 
@@ -75,14 +76,28 @@ def misfit(name: str, part: Any, config: Any) -> str:
     must = f"must be a function {form.signature}"
     if not callable(part):
         return f"{must}; is {type(part).__name__}"
-    takes_config = "config)" in form.signature
+    names = form.signature.partition("(")[2].partition(")")[0].split(", ")
+    own = _argument_names(part)
+    if own != names and sorted(own) == sorted(names):
+        return f"{must}; its arguments are in the order ({', '.join(own)})"
+    returned: list[Any] = []
     try:
-        made = jax.eval_shape(lambda *args: part(*args, *([config] if takes_config else [])), *form.arguments)
+        more = [config] if names[-1] == "config" else []
+        jax.eval_shape(lambda *args: returned.append(part(*args, *more)), *form.arguments)
     except RAISED as error:
         return f"{must}; with N = {COUNT} it raised {one_line(error)}"
+    made = returned[0]
     results = made if form.results > 1 and isinstance(made, tuple | list) else (made,)
-    shapes = [(x.shape, jnp.issubdtype(x.dtype, jnp.floating)) if hasattr(x, "shape") else None for x in results]
-    if shapes == [(form.shape, True)] * form.results:
+    types = [(x.shape, x.dtype) if hasattr(x, "shape") else None for x in results]
+    if types == [(form.shape, jnp.float32)] * form.results:
         return ""
     words = [f"{x.dtype}{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__ for x in results]
     return f"{must}; with N = {COUNT} it returns {', '.join(words)}"
+
+
+def _argument_names(function: Any) -> list[str]:
+    """Returns the names of the arguments of a function; none if they are not known."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
