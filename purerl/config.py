@@ -156,15 +156,24 @@ def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
     return made
 
 
-def _convert(config: Any) -> None:
-    """Replaces lists by tuples, and floats without a fraction by ints, where the config's fields are of these types."""
-    kind: Any = type(config)
+def typed(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Returns values of the fields of a dataclass, with tuples for lists and ints for floats without a fraction.
+
+    Each is converted only where the field is of that type.
+    """
     tuples, ints = _tuples_and_ints(kind)
-    for name, value in list(vars(config).items()):
+
+    def converted(name: str, value: Any) -> Any:
         if type(value) is list and name in tuples:
-            object.__setattr__(config, name, tuple(value))
-        elif type(value) is float and name in ints and value.is_integer():
-            object.__setattr__(config, name, int(value))
+            return tuple(value)
+        return int(value) if type(value) is float and name in ints and value.is_integer() else value
+
+    return {name: converted(name, value) for name, value in values.items()}
+
+
+def _convert(config: Any) -> None:
+    """Converts the values of a new config (`typed`)."""
+    vars(config).update(typed(type(config), vars(config)))
 
 
 @functools.cache

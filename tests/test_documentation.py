@@ -160,11 +160,16 @@ LEARNING = [page for page in PAGES if any(block.text.startswith(LEARNS) for bloc
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in LEARNING])
 def test_examples_learn(page, folder, monkeypatch):
     """What a page states is reached: its blocks that train run as they are, after the others at tiny sizes."""
-    namespace = {"__name__": page.stem}
+    namespace, stated = {"__name__": page.stem}, []
     for block, learns in run_blocks(page, monkeypatch, namespace):
         if learns:
-            exec(compile(block.text, str(page), "exec"), namespace)
-            return
+            *before, last = ast.parse(block.text).body
+            assert isinstance(last, ast.Assert), f"{page.name}: a block that trains ends in what it reaches"
+            exec(compile(ast.Module(before, []), str(page), "exec"), namespace)
+            stated.append(ast.unparse(last.test))
+            assert eval(stated[-1], namespace), f"{page.name}: {stated[-1]}"
+            break
+    assert stated and namespace["result"].state.alive
 
 
 @pytest.mark.rest

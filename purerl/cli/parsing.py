@@ -274,24 +274,12 @@ def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
 
     file, given = start.file, {"env": "", **start.options, "preset": ""}
     values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ", FORMER)
-    made = Train(options(**_typed(options, values)), usual(start, algo))
+    made = Train(options(**cfg.typed(options, values)), usual(start, algo))
     try:
         cfg.check(made.options, *cfg.problems(made.config))
     except ConfigError as error:
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in str(error).splitlines())) from None
     return made
-
-
-def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Converts values from JSON to the types of a dataclass: lists to tuples, and 5e5 to a whole number."""
-    whole = {name for name, hint in typing.get_type_hints(kind).items() if hint is int}
-
-    def typed(name: str, value: Any) -> Any:
-        if isinstance(value, float) and value.is_integer() and name in whole:
-            return int(value)
-        return tuple(value) if isinstance(value, list) else value
-
-    return {name: typed(name, value) for name, value in values.items()}
 
 
 def with_learned(options: type[Options], algo: str) -> type[Options]:

@@ -64,14 +64,16 @@ def is_own(option: str, word: str) -> bool:
     return bool(of_user)
 
 
-def described(algorithm: Algorithm, given: Any) -> dict[str, str]:
+def described(given: Any) -> dict[str, str]:
     """Returns the user's own parts among the parsed options ``given``, names by option.
+
+    One that the algorithm does not take is among them, so that `Algorithm.make_learner` refuses it.
 
     Raises:
         ConfigError: A name has several meanings, or none; one line for each.
     """
     parts, problems = {}, []
-    for option in options(algorithm):
+    for option in SIGNATURES:
         if not (word := getattr(given, option, "")):
             continue
         try:

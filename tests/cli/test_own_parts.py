@@ -73,7 +73,12 @@ def make_learner(config, env, **parts):
     return ppo.own_learner(config, env, objective=other, **parts)
 
 
+def only_network(config, env, *, network=None):
+    return ppo.own_learner(config, env, network=network)
+
+
 penalised = ppo._replace(name="own", own_learner=make_learner, presets={})
+narrow = penalised._replace(own_learner=only_network)
 bare = penalised._replace(own_config=Bare)
 made = penalised._replace(own_config=ppo.own_config())
 nothing = penalised._replace(own_learner=lambda config, env, **parts: None)
@@ -156,12 +161,23 @@ def test_an_algorithm_of_ones_own_is_checked(tmp_path, monkeypatch, capsys, name
         ("--objective", "mine:other", "got multiple values for keyword argument 'objective'"),
         ("--objective", "no_such:thing", "objective = 'no_such:thing': cannot import no_such"),
         ("--network", "mine:penalised", "network: is Algorithm; must be a networks.ActorCritic"),
+        ("--value-loss", "mine:other", "value_loss: own has no such part; it has network"),
     ],
 )
 def test_an_algorithm_of_ones_own_ignores_no_part(tmp_path, monkeypatch, capsys, option, value, line):
-    """Neither if it has PPO's sockets still, nor if it gives the part itself."""
+    """Neither if it has PPO's sockets still, nor if it gives the part itself, nor if it takes none of the name."""
     with own_module(tmp_path, monkeypatch, "mine", ALGORITHMS):
-        run("train", "mine:penalised", "CartPole-v1", *SMALL, option, value, "--out", "run", expect=2)
+        run(
+            "train",
+            "mine:narrow" if "no such part" in line else "mine:penalised",
+            "CartPole-v1",
+            *SMALL,
+            option,
+            value,
+            "--out",
+            "run",
+            expect=2,
+        )
     assert line in capsys.readouterr().err
 
 

@@ -38,9 +38,9 @@ class Description(NamedTuple):
     - ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
     - ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent``
       if all begin with the policy of one; it is empty if they begin with new ones.
-    - ``parts`` names the user's own parts of the algorithm (`own_parts.described`).
     - ``split`` has the number of ``shards`` into which each agent is cut, and whether their sums are ``exact``; it is
       empty if agents are not cut.
+    - ``parts`` names the user's own parts of the algorithm (`own_parts.described`).
     """
 
     algo: str
@@ -212,7 +212,7 @@ def describe(
         functions |= artefacts.described(algo, options)
         env = env and artefacts.environment(artefacts.read(functions), env)
         problems += [] if problems else artefacts.problems(artefacts.read(functions), config)
-        own = own_parts.described(algorithm, options)
+        own = own_parts.described(options)
         if own and env and not problems:
             view = algorithm.view(config, env)
             algorithm.make_learner(config, env, **own_parts.made(own, config, view))  # which checks them
