@@ -50,7 +50,7 @@ def write_api() -> None:
     pages: dict[str, list[str]] = {}
     for module, names in face.modules().items():
         page = pages.setdefault(".".join(module.split(".")[:2]), [])
-        plain = [name for name, value in names.items() if not isinstance(value, ModuleType | Algorithm | str)]
+        plain = [name for name, value in names.items() if described_here(value)]
         page += [f"## {module}", "", *directive("automodule", module, members=", ".join(plain))] if plain else []
     for name, text in pages.items():
         write(f"{name}.md", "\n".join([f"# {name}", "", *text]))
@@ -58,6 +58,13 @@ def write_api() -> None:
     listed = "\n".join(["purerl", "algorithms", *sorted(set(pages) - {"purerl"})])
     about = "The names that stay from one release to the next ([stable names](../stability.md)), package by package."
     write("api.md", f"# API reference\n\n{about}\n\n```{{toctree}}\n{listed}\n```\n")
+
+
+def described_here(value: object) -> bool:
+    """Whether a stable name is one of ours: not a module, an algorithm, which has a page, or a class of a library."""
+    if isinstance(value, ModuleType | Algorithm | str):
+        return False
+    return not isinstance(value, type) or value.__module__.startswith("purerl")
 
 
 def algorithms() -> str:

@@ -130,8 +130,6 @@ def given(structs, seed=0, rows=50):
 
 
 @pytest.mark.rest
-@pytest.mark.rest
-@pytest.mark.rest("ppo-CartPole-v1-fields1")
 @pytest.mark.parametrize(
     ("algo", "env", "fields"),
     [
@@ -188,15 +186,22 @@ def traced(function, *shapes):
     return programs.trace(lambda *x: [function(*x)], [f"x{i}" for i in range(len(shapes))], leaves)
 
 
-def test_elements_are_cut_and_taken_as_numpy_does(tmp_path):
+def test_elements_are_cut_taken_and_unstacked_as_numpy_does(tmp_path):
+    onnx, reference = pytest.importorskip("onnx"), pytest.importorskip("onnx.reference")
     x = np.random.default_rng(0).normal(size=(3, 6, 6, 2)).astype(np.float32)
     table = jax.numpy.arange(8.0)
-    cut = lambda x: [x[..., ::2, 1::3, :], x[:, 1:4, :, 0], x[:, -1], table[jax.numpy.argmax(x[:, 0, :, 0], axis=-1)]]
+    best = lambda x: jax.numpy.argmax(x[:, 0, :, 0], axis=-1)
+    apart = lambda x: [*jax.numpy.unstack(x, axis=2), *jax.numpy.unstack(x, axis=-1)]
+    cut = lambda x: [x[..., ::2, 1::3, :], x[:, 1:4, :, 0], x[:, -1], table[best(x)], *apart(x)]
     row = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-    exporting.write_numpy(tmp_path / "p", exporting.Acting(cut, {"obs": row}, {}, {}))
+    acting = exporting.Acting(cut, {"obs": row}, {}, {})
+    exporting.write_numpy(tmp_path / "p", acting)
+    exporting.write_onnx(tmp_path / "p.onnx", acting)
     first, rest = runner.load(tmp_path / "p").act(x)
-    for ours, theirs in zip([first, *rest], cut(x), strict=True):
+    by_onnx = reference.ReferenceEvaluator(onnx.load(tmp_path / "p.onnx")).run(None, {"obs": x})
+    for ours, other, theirs in zip([first, *rest], by_onnx, cut(x), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(other, theirs)
 
 
 def test_what_numpy_has_not_is_refused_with_a_line():

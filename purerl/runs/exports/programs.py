@@ -118,6 +118,12 @@ class _Writing:
             return jaxprs.compute(equation, given)
         if name == "gather":
             return [self._cut(equation, given)]
+        if name == "unstack":
+            made = [self.value(var) for var in equation.outvars]
+            for place, each in enumerate(made):
+                index = self.named(np.asarray(place))
+                self.steps.append(ExportedStep("take", [self.named(given[0]), index], [each], {"axis": params["axis"]}))
+            return list(made)
         if name in ("squeeze", "expand_dims"):
             name = "reshape"
         op = {"copy_p": "copy", "stop_gradient": "copy"}.get(name, name)
