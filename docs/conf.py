@@ -50,7 +50,7 @@ def write_api() -> None:
     pages: dict[str, list[str]] = {}
     for module, names in face.modules().items():
         page = pages.setdefault(".".join(module.split(".")[:2]), [])
-        plain = [name for name, value in names.items() if described_here(value)]
+        plain = [name for name, value in names.items() if not isinstance(value, ModuleType | Algorithm | str)]
         page += [f"## {module}", "", *directive("automodule", module, members=", ".join(plain))] if plain else []
     for name, text in pages.items():
         write(f"{name}.md", "\n".join([f"# {name}", "", *text]))
@@ -58,13 +58,6 @@ def write_api() -> None:
     listed = "\n".join(["purerl", "algorithms", *sorted(set(pages) - {"purerl"})])
     about = "The names that stay from one release to the next ([stable names](../stability.md)), package by package."
     write("api.md", f"# API reference\n\n{about}\n\n```{{toctree}}\n{listed}\n```\n")
-
-
-def described_here(value: object) -> bool:
-    """Whether a stable name is one of ours: not a module, an algorithm, which has a page, or a class of a library."""
-    if isinstance(value, ModuleType | Algorithm | str):
-        return False
-    return not isinstance(value, type) or value.__module__.startswith("purerl")
 
 
 def algorithms() -> str:
@@ -121,7 +114,9 @@ def read(app, name, source) -> None:
 
 
 def skip(app, what, name, thing, skipped, options) -> bool | None:
-    """Fields of a NamedTuple are in its docstring."""
+    """Fields of a NamedTuple are in its docstring, and a class of a library under its own name, as jax.Array, there."""
+    if isinstance(thing, type) and name == thing.__name__ and not thing.__module__.startswith("purerl"):
+        return True
     return True if (getattr(thing, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
