@@ -62,11 +62,14 @@ def evolve(args: list[str]) -> int:
         from purerl.population import devices, planning
 
         plan = cost.plan(description, devices.chosen(given.options.num_devices))
-        output.show(f"{'frames':<24}{plan['frames']:,}")
-        output.show(f"{'frames a generation':<24}{plan['frames_per_generation']:,}")
-        output.show(f"{'peak memory':<24}{planning.gigabytes(plan['peak_bytes'])}")
-        output.show(f"{'speed':<24}{progress.frames_per_second(plan['steps_per_second'])}")
-        output.show(f"{'hours':<24}{plan['hours']:.3g}")
+        quantities = {
+            "frames": f"{plan['frames']:,}",
+            "frames a generation": f"{plan['frames_per_generation']:,}",
+            "peak memory": planning.gigabytes(plan["peak_bytes"]),
+            "speed": progress.frames_per_second(plan["steps_per_second"]),
+            "whole search": f"about {progress.duration(plan['wall_seconds'])}",
+        }
+        output.show(planning.lines(quantities))
     return 0
 
 

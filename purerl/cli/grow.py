@@ -5,6 +5,7 @@ from pathlib import Path
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.cli.train import show_plans
 from purerl.errors import ConfigError
 from purerl.names import choose
 
@@ -39,4 +40,5 @@ def grow(args: list[str]) -> int:
             description.describe(algo, before.options, config, params, *more, usual=before.config)
             for config in (before.config, wider)
         )
-        return growing.grow(old, new, before.options, file, options)
+        code = growing.grow(old, new, before.options, file, options)
+        return show_plans([new], before.options, {}) if options.dry_run else code

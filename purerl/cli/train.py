@@ -45,7 +45,7 @@ def sweep(args: list[str]) -> int:
         with prepared(given.options):
             described = programs.described(algo, given, begin, columns, several)
             if given.options.dry_run:
-                return _show_plans(described, given.options, several)
+                return show_plans(described, given.options, several)
             return train_programs(described, several, given.options)
     return _run("sweep", algo, given, begin, columns)
 
@@ -72,10 +72,10 @@ def plan(args: list[str]) -> int:
         choose("target", target, GPUS)
     with prepared(given.options, target, is_small(given.options, given.config)):
         descriptions = programs.described(algo, given, begin, begin.swept if begin else {}, several)
-        return _show_plans(descriptions, given.options, several, target, given.options.measure, given.options.json)
+        return show_plans(descriptions, given.options, several, target, given.options.measure, given.options.json)
 
 
-def _show_plans(
+def show_plans(
     descriptions: list[Any],
     options: Any,
     several: dict[str, list[Any]],
@@ -112,4 +112,4 @@ def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[
         params = parsing.env_params(options.env_params, options.resets)
         usual = parsing.usual(begin, algo)
         described = describe(algo, options, given.config, params, swept, *more, usual=usual)
-        return _show_plans([described], options, {}) if options.dry_run else train(described, options, command)
+        return show_plans([described], options, {}) if options.dry_run else train(described, options, command)

@@ -20,7 +20,7 @@ SHORT_LIVES = 2, 16
 
 
 def plan(description: Description, used: Sequence[jax.Device] | None = None) -> dict[str, Any]:
-    """Estimates what a search would cost: frames, memory, and hours by the speed of short trainings.
+    """Estimates what a search would cost: frames, memory, and time by the speed of short trainings.
 
     It compiles and runs searches with short trainings, and writes to stderr what it is doing.
 
@@ -29,7 +29,7 @@ def plan(description: Description, used: Sequence[jax.Device] | None = None) -> 
         used: The devices; default: all.
 
     Returns:
-        ``frames`` of the search, ``frames_per_generation``, ``peak_bytes``, ``steps_per_second`` and ``hours``.
+        ``frames`` of the search, ``frames_per_generation``, ``peak_bytes``, ``steps_per_second`` and ``wall_seconds``.
     """
     setup = Setup.of(description, used)
     algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
@@ -51,7 +51,7 @@ def plan(description: Description, used: Sequence[jax.Device] | None = None) -> 
         "frames_per_generation": setup.frames,
         "peak_bytes": max(peaks),
         "steps_per_second": setup.frames / generation,
-        "hours": generation * description.generations / 3600,
+        "wall_seconds": generation * description.generations,
     }
 
 

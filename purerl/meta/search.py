@@ -24,12 +24,12 @@ from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.meta import evolution
 from purerl.meta.description import Description, Setup
-from purerl.population import devices, planning
+from purerl.population import arithmetic, devices, planning
 from purerl.population.layouts import AXIS
 from purerl.runs.describing import config_file, interrupts
 from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.describing.facts import machine_facts
-from purerl.runs.running import compile_times, resuming, session
+from purerl.runs.running import compile_times, forecast, resuming, session
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
 from purerl.runs.running.train import EXIT_DIVERGED, place
@@ -126,6 +126,7 @@ def search(description: Description, options: Any) -> int:
     run = _run(description, options, directory)
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run)
+        session.confirm(run, _expected_seconds(run, program))
         if processes.is_first():
             claim(directory, FILES)
             config_file.write(directory, "evolve", description, options)
@@ -187,6 +188,13 @@ def _compile(run: Run) -> SearchProgram:
         compile_times.note(digest, program.seconds)
     progress.say(run.console, f"compiled in {program.seconds:.1f} s")
     return program
+
+
+def _expected_seconds(run: Run, program: SearchProgram) -> float:
+    """Estimates the seconds of a search."""
+    generations, evolution = run.description.generations, run.setup.evolution
+    flops = lambda: arithmetic.flops(evolution.step, program.like) * generations / program.everywhere.mesh.devices.size
+    return forecast.expected(planning.census(program.chunk, generations), flops)
 
 
 def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:

@@ -166,9 +166,12 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
 
     monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)  # so that nothing waits long
     plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
+    run(*plan, "--json")
+    estimate = json.loads(capsys.readouterr().out)
+    assert estimate["estimated"] and estimate["steps_per_second"] * estimate["wall_seconds"] == pytest.approx(3 * 512)
     run(*plan, "--measure", "--json")
     actual = json.loads(capsys.readouterr().out)
-    assert actual["batch_size"] == 2 and actual["steps_per_second"] > 0
+    assert actual["batch_size"] == 2 and actual["steps_per_second"] > 0 and not actual["estimated"]
     assert actual["wall_seconds"] * actual["steps_per_second"] == pytest.approx(3 * 512)
     run(*plan, "--measure")
     assert {"speed", "whole training"} <= {line[:20].strip() for line in capsys.readouterr().out.splitlines()}

@@ -11,6 +11,7 @@ from purerl.errors import ConfigError
 from purerl.hardware import absent, census, gpus, hlo, speed
 from purerl.population import planning
 from purerl.runs.describing import options
+from purerl.runs.running import forecast
 
 TEXT = """HloModule by_hand, is_scheduled=true
 
@@ -115,6 +116,23 @@ def test_speed_by_hand():
     faster = speed.of_program(census.Census([traffic]), 67e12, gpu, products=0.9 * 67e12)
     assert faster.least_seconds == pytest.approx(0.1 + 0.9 * 67 / 494.7, rel=0.01)
     assert speed.of_program(census.Census([traffic]), 67e12, gpus.GPUS["t4"], 67e12).bound == "arithmetic"
+
+
+def test_a_cpu_takes_the_sum_of_kernels_bytes_and_arithmetic():
+    counted = census.Census([census.Loop("a", 1, 1000, 10, 4), census.Loop("b", 1, 10, 1, 10**9)])
+    assert speed.on_cpu(counted) == pytest.approx((10_000 + 10) * 7.1e-8 + (4000 + 1e10) / 88e9)
+    assert speed.on_cpu(counted, 81e9) == pytest.approx(speed.on_cpu(counted) + 1)
+
+
+def test_a_loop_is_estimated_with_its_arithmetic_where_that_matters():
+    """Ten thousand products of small matrices in a scan, of a length that the program is given."""
+    many = jax.jit(lambda x, length: jax.lax.fori_loop(0, length, lambda _, y: jnp.tanh(y @ x), x))
+    counted = planning.census(many.lower(jnp.ones((64, 64)), 7), 10_000)
+    assert 10_000 <= counted.kernels < 200_000
+    taken, flops = [], lambda: taken.append(1) or 10_000 * 2 * 64**3
+    assert forecast.expected(counted, flops) == speed.on_cpu(counted) and not taken
+    days = census.Census([loop._replace(runs=10**6 * loop.runs) for loop in counted.loops])
+    assert forecast.expected(days, flops) == speed.on_cpu(days, 10_000 * 2 * 64**3) and taken
 
 
 def test_unknown_gpus():

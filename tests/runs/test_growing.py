@@ -36,6 +36,11 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("name", list(TRAIN))
 def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     out = tmp_path / "grown"
+    if name == "ppo":
+        run("grow", runs / name, "--hidden-sizes", 16, 12, "--out", out, "--dry-run")
+        printed = capsys.readouterr()
+        assert f"{out} would have hidden_sizes: (8, 8) -> (16, 12), after iteration" in printed.err
+        assert "whole training" in printed.out and not out.exists()
     run("grow", runs / name, "--hidden-sizes", 16, 12, "--out", out)
     assert f"resume with: purerl resume {out}" in capsys.readouterr().err
     config = json.loads((out / "config.json").read_text())

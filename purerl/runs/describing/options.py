@@ -93,6 +93,16 @@ class Described(Overwrite, Trained):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Begun:
+    """Options of commands that begin a run."""
+
+    dry_run: bool = False
+    """Only print what the run would take: frames, memory and time. Nothing is trained or written."""
+    yes: bool = False
+    """Begin a run that is expected to take more than a day without asking. Only at a terminal is there a question."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Devices:
     """Options of commands that use several devices."""
 
@@ -213,11 +223,8 @@ class RunOptions(Placed, Hosted, Described, MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOptions(RunOptions):
+class TrainOptions(Begun, RunOptions):
     """What to train on, how many agents, and where to write the results."""
-
-    dry_run: bool = False
-    """Only print what `purerl plan` would: memory, and the time of compiling. Nothing is trained or written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,14 +240,14 @@ class PlanOptions(Printed, RunOptions):
     """Which training to plan."""
 
     measure: bool = False
-    """Also train for a few seconds, to estimate the speed and the duration of the whole training."""
+    """Train for a few seconds to measure the speed, which is otherwise estimated from the compiled program."""
     target: str = ""
     """GPU to plan for, which this machine need not have: h200, h100, a100, a100-40gb, a40, l40s, l4, rtx4090 or t4.
     Prints memory, kernels, memory traffic and the predicted speed. Needs pip install 'purerl[gpu-plan]'."""
 
 
 @dataclasses.dataclass(frozen=True)
-class EvolveOptions(Lanes, Devices, Described, MachineOptions):
+class EvolveOptions(Lanes, Devices, Begun, Described, MachineOptions):
     """Environments and algorithm, length of the search, and output."""
 
     algo: str = ""
@@ -281,8 +288,6 @@ class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     """Run directory to create (default: runs/SOCKET-ALGO-DATE-TIME)."""
     budget_seconds: cfg.NonNegative = 0.0
     """Seconds after which the search stops early. Those before it was resumed count too. 0: no limit."""
-    dry_run: bool = False
-    """Only print the frames, memory and hours that the search would take."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -397,6 +402,8 @@ class GrowOptions(Trust, Overwrite, MachineOptions):
     """New widths of the dense layers: as many as the run has, each at least as large."""
     out: str | None = None
     """Run directory to create (default: RUN-grown)."""
+    dry_run: bool = False
+    """Only print what would be made, and what a training with the new widths takes. Nothing is written."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,10 @@
-"""A forecast of a training on a GPU that this machine need not have: its kernels, traffic and speed."""
+"""A forecast of a training on a GPU that this machine need not have, and an estimate of how long it takes here."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import jax
 
 from purerl import backend
 from purerl.display import progress
@@ -10,8 +13,11 @@ from purerl.hardware.census import Census
 from purerl.hardware.gpus import GPUS
 from purerl.population import planning
 from purerl.runs.describing.description import Setup
+from purerl.runs.running import session
 from purerl.runs.running.program import RunProgram
 
+DENSE = 24
+"""The most times as long as its kernels and bytes that the arithmetic of a program was seen to take on a CPU."""
 SHOWN = 0.01
 """The text leaves out loops that take less than this fraction of the time."""
 
@@ -51,11 +57,8 @@ def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str
         cost: The program's memory and arithmetic.
         target: The name of the GPU in `GPUS`.
     """
-    gpu, iterations = GPUS[target], setup.config.num_iterations
-    batches = math.ceil(cost.members / cost.batch_size)
-    parts = {"beginning": planning.census(program.init), "chunks": planning.census(program.chunk.program, iterations)}
-    census = Census([loop for name, part in parts.items() for loop in part.named(name, batches).loops])
-    frames = setup.trainer.frames(iterations) * cost.members
+    gpu, census = GPUS[target], counted(setup, program)
+    frames = setup.trainer.frames(setup.config.num_iterations) * cost.members
     products = cost.product_flops_per_frame * frames if backend.tensor_cores() else 0.0
     of_a_device = (cost.flops_per_frame * frames / cost.devices, gpu, products / cost.devices)
     result = speed.of_program(census, *of_a_device)
@@ -69,6 +72,36 @@ def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str
         frames_per_second=frames / result.seconds,
         loops=[{**loop._asdict(), **speed.of_loop(loop, gpu)._asdict()} for loop in census.loops],
     )
+
+
+def counted(setup: Setup, program: RunProgram) -> Census:
+    """Counts the kernels and bytes of a whole training on each device, batch after batch."""
+    iterations, batches = setup.config.num_iterations, math.ceil(setup.members.size / program.chunk.batch_size)
+    parts = {"beginning": planning.census(program.init), "chunks": planning.census(program.chunk.program, iterations)}
+    return Census([loop for name, part in parts.items() for loop in part.named(name, batches).loops])
+
+
+def seconds(census: Census, flops: float) -> float:
+    """Estimates the seconds of a program on this machine's devices; 0 if their speed is not known.
+
+    Args:
+        census: The kernels and bytes of the program on each device.
+        flops: The floating-point operations of each device.
+    """
+    kind = jax.devices()[0]
+    if kind.platform == "cpu":
+        return speed.on_cpu(census, flops)
+    gpu = next((gpu for gpu in GPUS.values() if gpu.name == kind.device_kind), None)
+    return speed.of_program(census, flops, gpu).seconds if gpu else 0.0
+
+
+def expected(census: Census, flops: Callable[[], float]) -> float:
+    """Estimates the seconds of a program as `seconds` does, and counts its operations, by ``flops()``, if they matter.
+
+    Without them the estimate is at most `DENSE` times too low.
+    """
+    least = seconds(census, 0.0)
+    return least if least < session.LONG_SECONDS / DENSE else seconds(census, flops())
 
 
 def in_words(forecast: Forecast) -> str:

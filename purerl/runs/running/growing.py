@@ -70,7 +70,7 @@ def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def grow(old: Description, new: Description, options: Any, file: ConfigFile, request: GrowOptions) -> int:
-    """Writes a run that continues an old one with wider layers, and returns the exit code.
+    """Writes a run that continues an old one with wider layers, unless it is a dry run, and returns the exit code.
 
     Its policies act as before, and its optimisers keep their moments (`surgery`). It continues from the newest sound
     checkpoints of the old run.
@@ -104,6 +104,11 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
     steps, batch_size = _steps(run, source, file)
     if old.warm_start and len(steps) * batch_size < run.setup.members.size:
         raise ConfigError(f"{source}: has agents that have not started, and would start without its warm start")
+    sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {request.hidden_sizes!r}"
+    done = ", ".join(str(step.number) for step in steps)
+    if request.dry_run:
+        say(console, f"{target} would have {sizes}, after iteration {done}; nothing was written")
+        return 0
     with hold(target, FILES, overwrite=request.overwrite):
         claim(target, FILES)
         try:
@@ -111,8 +116,6 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
         except Exception:
             claim(target, FILES)
             raise
-        sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {request.hidden_sizes!r}"
-        done = ", ".join(str(step.number) for step in steps)
         trusted.remember(target, [new.algo, new.env, *new.parts.values()])
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
         say(console, f"{target}: {sizes}; resume with: {resume_command(target)}")

@@ -1,4 +1,4 @@
-"""The cost of a training: memory and arithmetic from its compiled program, time from a few chunks of it."""
+"""The cost of a training: memory, arithmetic and an estimate of time from its compiled program, or time by a trial."""
 
 import contextlib
 import math
@@ -16,7 +16,7 @@ from purerl.population import arithmetic, devices, planning
 from purerl.runs.describing import datasets, hosting, sharding
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
-from purerl.runs.running.forecast import Forecast, forecast
+from purerl.runs.running.forecast import Forecast, counted, forecast, seconds
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.program import RunProgram, compile_program
 
@@ -27,16 +27,18 @@ LEAST_CHUNKS = 2
 
 
 class Speed(NamedTuple):
-    """The measured speed of a training.
+    """The measured or estimated speed of a training.
 
     - ``steps_per_second``: environment steps a second of all agents together.
     - ``wall_seconds``: the seconds of the whole training, batch after batch.
+    - ``estimated``: whether it is estimated from the compiled program, instead of measured.
 
     Both mean the same as in a run's summary: compiling and the evaluation are not counted.
     """
 
     steps_per_second: float
     wall_seconds: float
+    estimated: bool = False
 
 
 def plan(
@@ -53,8 +55,8 @@ def plan(
         measured: Whether to train for a few seconds.
 
     Returns:
-        The cost; and beside it a forecast if there is a ``target``, else the speed of a short training if it is
-        ``measured``, else None.
+        The cost; and beside it a forecast if there is a ``target``, else the speed: of a short training if it is
+        ``measured``, else an estimate (`forecast.seconds`), or None if there is none.
 
     Raises:
         ConfigError: The run cannot be planned.
@@ -96,7 +98,13 @@ def plan(
     )
     if isinstance(program, RunProgram) and target:
         return cost, forecast(setup, program, cost, target)
-    return cost, speed(setup, program) if measured else None
+    if measured:
+        return cost, speed(setup, program)
+    if isinstance(program, HostProgram):
+        return cost, None
+    frames = trainer.frames(setup.config.num_iterations) * setup.members.size
+    expected = seconds(counted(setup, program), cost.flops_per_frame * frames / cost.devices)
+    return cost, Speed(frames / expected, expected, estimated=True) if expected else None
 
 
 def speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:
@@ -123,11 +131,12 @@ def speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:
     return Speed(setup.trainer.frames(num_iterations) * size / wall_seconds, wall_seconds)
 
 
-def in_words(measured: Speed) -> str:
+def in_words(speed: Speed) -> str:
     """Formats a speed as text, in the columns of `planning.in_words`."""
+    rough, whence = ("about ", " (an estimate; --measure measures it)") if speed.estimated else ("", "")
     return planning.lines(
         {
-            "speed": progress.frames_per_second(measured.steps_per_second),
-            "whole training": progress.duration(measured.wall_seconds),
+            "speed": f"{rough}{progress.frames_per_second(speed.steps_per_second)}{whence}",
+            "whole training": f"{rough}{progress.duration(speed.wall_seconds)}",
         }
     )

@@ -1,5 +1,7 @@
 """The parts that trainings and searches share: the run, and the loop over the chunks of a compiled program."""
 
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,9 +10,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from rich.console import Console
+from rich.prompt import Confirm
 
 from purerl import processes
+from purerl.display import progress
+from purerl.runs.describing.interrupts import Interrupted
 from purerl.types import PyTree
+
+LONG_SECONDS = 86400.0
+"""The expected seconds of a run from which on it is told before it begins."""
 
 
 class Run(NamedTuple):
@@ -45,6 +53,29 @@ class Chunk(NamedTuple):
     length: int
     metrics: dict[str, Any]
     seconds: float = 0.0
+
+
+def confirm(run: Run, seconds: float) -> None:
+    """Tells that a run is expected to take more than a day, and asks at a terminal whether to begin it.
+
+    All processes must call it.
+
+    Args:
+        run: The run.
+        seconds: The expected seconds.
+
+    Raises:
+        Interrupted: Someone at the terminal declined.
+    """
+    if seconds < LONG_SECONDS:
+        return
+    progress.say(run.console, f"the run is expected to take about {progress.duration(seconds)} (an estimate)")
+    begins = True
+    if processes.is_first() and run.console.is_terminal and sys.stdin.isatty() and not run.options.yes:
+        begins = Confirm.ask("begin it? (--yes: do not ask)", console=run.console)
+    if not processes.from_first(begins):
+        progress.say(run.console, "not begun; nothing was written")
+        raise Interrupted(signal.SIGINT)
 
 
 def is_interrupted(received: list[int]) -> bool:

@@ -21,7 +21,7 @@ from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.names import here
-from purerl.population import devices
+from purerl.population import arithmetic, devices
 from purerl.runs.describing import config_file, hosting, interrupts, sharding
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.directory import (
@@ -42,7 +42,7 @@ from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, levels, sweeps
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import best, compile_times, ending, resuming, session, warm_start
+from purerl.runs.running import best, compile_times, ending, forecast, resuming, session, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, endless, train_batches
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
@@ -107,6 +107,7 @@ def train(
     with hold(directory, FILES, overwrite=options.overwrite):
         _print_presets(run)
         program = _compile(run, options.agents_at_once or "auto")
+        session.confirm(run, _expected_seconds(run.setup, program))
         compiled()
         if processes.is_first():
             claim(directory, FILES)
@@ -206,6 +207,20 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
     say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
     return program
+
+
+def _expected_seconds(setup: Setup, program: RunProgram | HostProgram) -> float:
+    """Estimates the seconds of a training; 0 if its speed is not known before it runs."""
+    if isinstance(program, HostProgram):
+        return 0.0
+
+    def flops() -> float:
+        trainer = setup.trainer
+        state = jax.eval_shape(trainer.init, setup.members.keys[0])
+        return arithmetic.flops(trainer.step, state) * setup.config.num_iterations * setup.members.size / len(used)
+
+    used = program.chunk.layout.devices
+    return forecast.expected(forecast.counted(setup, program), flops)
 
 
 def _print_presets(run: Run) -> None:
