@@ -121,7 +121,7 @@ def config(cls: Any = None, /, **defaults: Any) -> Any:
     given for an int, such as 1e5, an int.
 
     Raises:
-        TypeError: If ``defaults`` names a field that is not inherited.
+        TypeError: If ``defaults`` names a field that is not inherited, or an attribute has no type.
     """
     if cls is None:
         return functools.partial(_config, defaults)
@@ -130,6 +130,7 @@ def config(cls: Any = None, /, **defaults: Any) -> Any:
 
 def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
     inherited = typing.get_type_hints(cls, include_extras=True)
+    _check_typed(cls)
     for name, default in defaults.items():
         if name not in inherited or name in cls.__annotations__:
             raise TypeError(f"{cls.__qualname__}: no field {name!r} is inherited")
@@ -154,6 +155,16 @@ def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
     return made
+
+
+def _check_typed(cls: type) -> None:
+    """Raises `TypeError` for an attribute of a config's class that was meant as a setting, but has no type."""
+    methods = types.FunctionType, property, classmethod, staticmethod, functools.cached_property, type
+    for name, value in vars(cls).items():
+        if name.startswith("_") or name in cls.__annotations__ or isinstance(value, methods):
+            continue
+        kind = f"{name}: {type(value).__name__} = {value!r}"
+        raise TypeError(f"{cls.__qualname__}: {name} = {value!r} has no type, so it is no setting; write {kind}")
 
 
 def typed(kind: Any, values: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -198,3 +199,25 @@ def test_limits_are_static_numbers():
             check(ppo.Config(target_kl=bad))
     with pytest.raises(ConfigError, match=r"target_kl = -1: must lie in \[0, inf\)"):
         check(ppo.Config(target_kl=-1))
+
+
+def test_a_setting_without_a_type_is_refused():
+    with pytest.raises(TypeError, match=r"Config: penalty = 2.0 has no type, .* write penalty: float = 2.0$"):
+
+        @cfg.config
+        class Config(ppo.Config):
+            """A field that would be none."""
+
+            penalty = 2.0
+
+    with pytest.raises(TypeError, match="Other: num_envs = 8 has no type"):
+
+        @cfg.config
+        class Other(ppo.Config):
+            """An inherited field whose default would stay."""
+
+            num_envs = 8
+            limit: ClassVar = 3
+
+            def size(self):
+                return self.num_envs

@@ -14,7 +14,8 @@ from purerl.names import choose
 
 USAGE = f"""usage: purerl evolve SOCKET --env ENV [OPTIONS]
 
-sockets: {", ".join(SOCKET_NAMES)}
+sockets: {", ".join(SOCKET_NAMES)},
+    or MODULE:NAME for your own, a purerl.learned.sockets.Socket or a function that returns one
 
 commands:
   evolve SOCKET                  search for a function
@@ -32,7 +33,7 @@ def evolve(args: list[str]) -> int:
         return 0 if args else 2
     if args[0] in ("report", "distill"):
         return {"report": report, "distill": distill}[args[0]](args[1:])
-    socket = choose("socket", args[0], SOCKET_NAMES)
+    socket = _socket(args[0])
     file, rest = parsing.from_file(args[1:])
     named = parsing.extract_flag("--algo", rest)[1] or ([file.take("algo", str, "")] if file else [])
     algo = choose("algo", named[-1], ALGORITHMS) if named else ""
@@ -73,6 +74,11 @@ def evolve(args: list[str]) -> int:
     return 0
 
 
+def _socket(name: str) -> str:
+    """Returns the name of a socket, which may be MODULE:NAME of a user's own. Raises `ConfigError` for another word."""
+    return name if ":" in name else choose("socket", name, SOCKET_NAMES)
+
+
 def fitting(socket: str, algo: str) -> str:
     """Checks that an algorithm has a socket, and returns its name.
 
@@ -87,7 +93,7 @@ def fitting(socket: str, algo: str) -> str:
 
     algos = sockets.algorithms(socket)
     algo = algo or algos[0]
-    if socket not in sockets.places(algo):
+    if not sockets.fits(socket, algo):
         raise ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
     return algo
 
@@ -183,7 +189,8 @@ def distill(args: list[str]) -> int:
     run = Path(options.run)
     folder = run if run.is_dir() else run.parent
     path = Path(options.out or folder / ("network.json" if of_network else "closed.json"))
-    learned, trust = artefacts.load(run), trusted.memory(options.trust)
+    trust = trusted.memory(options.trust)
+    learned = artefacts.load(run, trust)
     if of_network:
         form = distill_network.artefact(learned, options.hidden_sizes, options.seed, trust=trust, where=run)
         output.show(f"explains {form.card['explained_change']:.4f} of what it changes in the algorithm's own function")

@@ -111,9 +111,11 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     from purerl.learned import artefacts
     from purerl.meta import pictures
     from purerl.runs.reading.curves import lines
+    from purerl.store import trusted
 
-    artefact = artefacts.load(runs[0])
-    _, config = artefacts.training(artefact)
+    trust = trusted.memory(False)
+    artefact = artefacts.load(runs[0], trust, artefacts.REPORT_IMPORTS)
+    _, config = artefacts.training(artefact, trust=trust, where=runs[0])
     curves = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
     return pictures.search(curves[0].x, {each.name: each.values for each in curves}, "frames", artefact, config)
 

@@ -113,7 +113,9 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     from purerl.runs.describing.options import EvolveOptions
     from purerl.runs.running import resuming
 
-    socket = choose(f"{file.path}: socket", file.take("socket", str, ""), SOCKET_NAMES)
+    socket = file.take("socket", str, "")
+    if ":" not in socket:
+        choose(f"{file.path}: socket", socket, SOCKET_NAMES)
     start = description.start(file)
     before, given = _given(start, parsing.with_settings(EvolveOptions, socket), directory, algo, args)
     changed = resuming.changes(before, given, given.options.override)

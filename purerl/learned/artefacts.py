@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +23,17 @@ from purerl.errors import ConfigError
 from purerl.learned import chosen, expressions, own_parts, published, shipped, sockets
 from purerl.learners.parts import lifetimes
 from purerl.names import Trust, check_trusted
-from purerl.store import json_files
+from purerl.store import json_files, trusted
 from purerl.types import Array, Env, PyTree
 
 FORMAT = 1
 """Format version of the files; other versions are refused."""
 NAME = "artefact.json"
 """Name of the file in a run directory."""
+
+IMPORTS = "--trust imports it"
+REPORT_IMPORTS = "`purerl evolve report --trust` of it imports it, and remembers that"
+"""What errors advise where code is not trusted: in commands that have ``--trust``, and in others."""
 
 
 class Artefact(NamedTuple):
@@ -124,7 +128,7 @@ def training(artefact: Artefact, *, trust: Trust = False, where: Path = Path()) 
         raise ConfigError("artefact: its card must name the algorithm and the config")
     try:
         check_trusted("algo", algo, trust, where)
-        if artefact.socket not in sockets.places(algo):
+        if not sockets.fits(artefact.socket, algo):
             raise ConfigError(f"{algo}, which has no socket {artefact.socket}")
         config = read_config(algo, fields)
     except ConfigError as error:
@@ -139,15 +143,20 @@ def save(path: Path, artefact: Artefact) -> None:
     json_files.write_json(path, to_json(artefact))
 
 
-def load(path: str | Path) -> Artefact:
+def load(path: str | Path, trust: Trust = False, advice: str = IMPORTS) -> Artefact:
     """Reads an artefact from its file, from a run directory, or from a published file (`published`).
 
     A ``path`` at which nothing exists may be the name of a function that comes with purerl (`shipped.files`).
 
+    Args:
+        path: The file, the directory or the name.
+        trust: Whether a socket that is a ``MODULE:ATTRIBUTE`` is imported (`purerl.names.Trust`), by the ``path``.
+        advice: What the error advises where it is not trusted.
+
     Raises:
-        ConfigError: The file is missing or not valid.
+        ConfigError: The file is missing or not valid, or names a socket that is not trusted and is not imported.
     """
-    path = Path(path)
+    where = path = Path(path)
     if not path.exists():
         if str(path) not in shipped.files():
             raise ConfigError(f"{path}: No such file or directory, and no name of `purerl list learned`")
@@ -158,7 +167,7 @@ def load(path: str | Path) -> Artefact:
         return of_socket(loaded.socket, loaded.meta_params, loaded.card, settings=loaded.settings)
     value = json_files.read_json(path)
     try:
-        return of_json(value)
+        return of_json(value, trust, where, advice)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -182,11 +191,17 @@ def to_json(artefact: Artefact) -> dict[str, Any]:
     return {"format": FORMAT, **function, "card": card, "measured": measured, "sha256": digest}
 
 
-def of_json(value: Any) -> Artefact:
+def of_json(value: Any, trust: Trust = False, where: Path = Path(), advice: str = IMPORTS) -> Artefact:
     """Reads an artefact from the JSON that `to_json` writes.
 
+    Args:
+        value: The JSON.
+        trust: Whether a socket that is a ``MODULE:ATTRIBUTE`` is imported (`purerl.names.Trust`).
+        where: The path of the artefact, which a ``trust`` that is a function is called with.
+        advice: What the error advises where the socket is not trusted.
+
     Raises:
-        ConfigError: ``value`` is not valid; the message is one line.
+        ConfigError: ``value`` is not valid, or names a socket that is not trusted; the message is one line.
     """
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         version = value.get("format") if isinstance(value, dict) else None
@@ -201,10 +216,11 @@ def of_json(value: Any) -> Artefact:
     if not isinstance(measured, dict):
         raise ConfigError("artefact: what was measured must be an object")
     name, expression, words = (function[part] for part in ("socket", "expression", "meta_params"))
-    if not isinstance(name, str) or name not in sockets.SOCKETS:
+    if not isinstance(name, str) or (":" not in name and name not in sockets.SOCKETS):
         raise ConfigError(f"artefact: unknown socket {str(name)[:40]!r}; must be one of {', '.join(sockets.SOCKETS)}")
     if not isinstance(settings, dict) or (settings and name not in (*sockets.SETTINGS, *sockets.SIZED)):
         raise ConfigError(f"artefact: a {name} has no such settings")
+    check_trusted("artefact: socket", name, trust, where, advice)
     if expression is not None:
         return of_expression(name, expression, card)._replace(measured=measured)
     try:
@@ -228,17 +244,17 @@ def described(algo: str, given: Any) -> dict[str, Any]:
         ConfigError: A file is not valid or is for another socket; a line for each. Or a word has several
             meanings, or none.
     """
-    documents, problems = {}, []
-    for option, socket in options(algo).items():
+    documents, problems, places = {}, [], options(algo)
+    for option, socket in places.items():
         if path := getattr(given, option, ""):
             if option in own_parts.SIGNATURES and own_parts.is_own(option, path):
                 continue
             try:
-                artefact = load(path)
+                artefact = load(path, trusted.memory(False), REPORT_IMPORTS)
             except ConfigError as error:
                 problems.append(f"{option} = {path!r}: {error}")
                 continue
-            if artefact.socket != socket:
+            if not is_for(artefact, option, places):
                 problems.append(
                     f"{option} = {path!r}: is a function for the socket {artefact.socket}, not for {socket}"
                 )
@@ -248,9 +264,20 @@ def described(algo: str, given: Any) -> dict[str, Any]:
     return documents
 
 
+def is_for(artefact: Artefact, option: str, places: Mapping[str, str]) -> bool:
+    """Returns whether an artefact is for an ``option`` of ``places``, which are those of `options`.
+
+    One of a user's own socket is for the option that the socket names.
+    """
+    return artefact.option == option if ":" in artefact.socket else artefact.socket == places.get(option)
+
+
 def read(described: dict[str, Any]) -> list[Artefact]:
-    """Reads the learned functions from the result of `described`. Raises `ConfigError` as `of_json` does."""
-    return [of_json(value) for value in described.values()]
+    """Reads the learned functions from the result of `described`. Raises `ConfigError` as `of_json` does.
+
+    Sockets of a user's own are imported: `described`, or whoever read them from a file, has checked that they may be.
+    """
+    return [of_json(value, trust=True) for value in described.values()]
 
 
 def parts(learned: Iterable[Artefact], config: Any) -> dict[str, Any]:

@@ -16,7 +16,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from purerl import names
 from purerl.algos import ALGORITHMS
+from purerl.algos.algorithm import part_names
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
 from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, chosen, generator, messages, open_optimiser
@@ -464,14 +466,54 @@ def places(algo: str) -> tuple[str, ...]:
     return *ALGORITHMS[algo].sockets, *ENV_SOCKET_NAMES
 
 
+def fits(name: str, algo: str) -> bool:
+    """Returns whether an algorithm has the socket ``name``; one of a user's own if it has the socket's part."""
+    if ":" not in name:
+        return name in places(algo)
+    option, parts = make(name).option, part_names(ALGORITHMS[algo].own_learner)
+    return not option or parts is None or option in parts
+
+
 def algorithms(name: str) -> list[str]:
-    """Returns the names of the algorithms that have the socket ``name``, the default of a search first."""
-    default = make(name).algo
-    return [default, *(algo for algo in ALGORITHMS if algo != default and name in places(algo))]
+    """Returns the names of the algorithms that have the socket ``name``, the default of a search first.
+
+    Raises:
+        ConfigError: None has.
+    """
+    socket = make(name)
+    fitting = [algo for algo in dict.fromkeys([socket.algo, *ALGORITHMS]) if fits(name, algo)]
+    if not fitting:
+        raise ConfigError(f"socket = {name!r}: has the option {socket.option!r}, which is a part of no algorithm")
+    return fitting
 
 
 def make(name: str, **options: Any) -> Socket:
-    """Makes the socket ``name``; ``options`` are arguments of its function. Raises `ConfigError` if it is unknown."""
+    """Makes the socket ``name``; ``options`` are arguments of its function.
+
+    A socket of a user's own is MODULE:NAME: a `Socket`, or a function without arguments that returns one. If it has no
+    baselines, its function is compared with that at which it begins.
+
+    Raises:
+        ConfigError: It is unknown, or cannot be made.
+    """
+    if ":" in name:
+        return _own(name)
     if name not in SOCKETS:
         raise ConfigError(f"socket = {name!r}: unknown; must be one of {', '.join(SOCKETS)}")
     return SOCKETS[name](**options)
+
+
+def _own(name: str) -> Socket:
+    """Imports the socket that ``name`` names, and checks what it has."""
+    value = names.imported("socket", name)
+    made = value if isinstance(value, Socket) or not callable(value) else names.called("socket", name, value)
+    if not isinstance(made, Socket):
+        must = "must be a purerl.learned.sockets.Socket, or a function without arguments that returns one"
+        raise ConfigError(f"socket = {name!r}: is {type(made).__name__}; {must}")
+    if not made.option and made.env is same_env:
+        raise ConfigError(f"socket = {name!r}: changes nothing; must have the option of a part, or an env")
+    like = names.called("socket", name, jax.eval_shape, made.init, jax.random.key(0))
+    if wrong := sorted({str(x.dtype) for x in jax.tree.leaves(like) if x.dtype != jnp.float32}):
+        raise ConfigError(f"socket = {name!r}: init must return arrays of float32; some are {', '.join(wrong)}")
+    start = Baseline("initial function", as_it_is, drawn=lambda meta_params, key: made.init(key))
+    return made._replace(name=name, baselines=made.baselines or (start,))

@@ -18,6 +18,7 @@ from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.description import env_options
 from purerl.runs.describing.environments import checked, team_problems
+from purerl.store import trusted
 from purerl.types import Env
 
 
@@ -51,7 +52,7 @@ class Description(NamedTuple):
         """The socket, whose function is initially that of ``initial``."""
         if not self.initial:
             return sockets.make(self.socket, **self.settings)
-        artefact = artefacts.of_json(self.initial)
+        [artefact] = artefacts.read({"initial": self.initial})
         return artefact.made._replace(init=lambda key: artefact.meta_params)
 
     def lives(self, env: str) -> list[tuple[Any, str]]:
@@ -237,7 +238,11 @@ def _begun(
     """
     if not path and not initial:
         return {}, settings
-    artefact = artefacts.load(path) if path else artefacts.of_json(initial)
+    artefact = (
+        artefacts.load(path, trusted.memory(False), artefacts.REPORT_IMPORTS)
+        if path
+        else artefacts.read({"initial": initial})[0]
+    )
     name = f"initial = {path!r}"
     if artefact.socket != socket:
         raise ConfigError(f"{name}: is a function for the socket {artefact.socket}, not for {socket}")

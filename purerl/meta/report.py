@@ -77,7 +77,7 @@ def report(
     if not path.is_file() or not os.access(path.parent, os.W_OK):
         raise ConfigError(f"run = {str(run)!r}: must be a run directory, or an artefact, beside which can be written")
     written = path.with_name("report.json" if path.name == artefacts.NAME else f"{path.stem}-report.json")
-    artefact = artefacts.load(path)
+    artefact = artefacts.load(run, trust)
     name, config = artefacts.training(artefact, trust=trust, where=run)
     card = artefact.card
     named = card.get("envs")

@@ -130,7 +130,7 @@ def search(description: Description, options: Any) -> int:
         if processes.is_first():
             claim(directory, FILES)
             config_file.write(directory, "evolve", description, options)
-            trusted.remember(directory, [description.algo, *description.envs])
+            trusted.remember(directory, [description.algo, description.socket, *description.envs])
         return _search(run, program, Progress(program.begin(description.seed), 0, 0.0))
 
 

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from commands import own_module
+from commands import own_module, run
 
 from purerl.cli import main
 
@@ -87,6 +87,9 @@ def asks(config, env, **parts):
 asks = ppo._replace(name="own", own_learner=asks, presets={}, sockets=())
 lossy, short = (ppo._replace(name="own", own_learner=x, presets={}, sockets=()) for x in (lossy, short))
 silent = of(lambda learner: {"update": lambda state, given, key: None})
+of_update = lambda change: of(lambda learner: {"update": lambda *args: change(args[0], learner.update(*args))})
+rows = of_update(lambda state, u: u._replace(metrics={**u.metrics, "rows": jnp.zeros(3), "about": "text"}))
+idle = of_update(lambda state, u: u._replace(state=state))
 halves = of(lambda learner: {"update": lambda *args: (lambda u: u._replace(
     state=jax.tree.map(lambda x: x.astype(jnp.float16) if x.dtype == jnp.float32 else x, u.state)))(
         learner.update(*args))})
@@ -167,6 +170,12 @@ ALGORITHMS = [
         ")",
     ),
     (["faulty_own:silent"], "own: update: must return a purerl.types.Updated, but returns NoneType", "", ""),
+    (
+        ["faulty_own:rows"],
+        "own: update: must return metrics that are numbers []; 'rows' is float32[3], 'about' is str",
+        "",
+        "",
+    ),
     (["faulty_own:halves"], "own: update: state", ": float32[", " more)"),
     (["faulty_own:bare"], "own: explore: must return (action, carry, extras), but returns ", "", ""),
     (
@@ -190,6 +199,12 @@ def test_algorithms(algo, line, words, end, own, capsys):
     err = refused(capsys, "train", *algo, "--env", "probe/one-step", *SMALL)
     assert err.startswith(f"purerl: error: {line}") and words in err and err.endswith(end), err
     assert not list(own.glob("runs/*"))
+
+
+def test_an_update_that_learns_nothing_is_told(own, capsys):
+    run("train", "faulty_own:idle", "--env", "probe/one-step", *SMALL, "--out", "run")
+    told = "own: update: returns the state that it was given, so that nothing is learned\n"
+    assert capsys.readouterr().err.count(told) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Checks of what the functions of a learner return, made while they are traced: they change no program."""
 
+import operator
 from typing import Any
 
 import jax
 
 from purerl.errors import ConfigError
+from purerl.names import tell_once
 from purerl.types import Key, Learner, PyTree, Situation, Updated
 
 Shapes = dict[str, str]
@@ -38,6 +40,11 @@ def kept(name: str, learner: Learner) -> Learner:
             raise ConfigError(f"{name}: update: must return a purerl.types.Updated, but returns {_words(updated)}")
         if not isinstance(updated.metrics, dict) or "loss" not in updated.metrics:
             raise ConfigError(f"{name}: update: must return metrics by name, with a loss among them")
+        if wrong := [f"{metric!r} is {_kind(x)}" for metric, x in updated.metrics.items() if _kind(x)]:
+            raise ConfigError(f"{name}: update: must return metrics that are numbers []; {', '.join(wrong)}")
+        leaves, others = jax.tree.leaves(state), jax.tree.leaves(updated.state)
+        if leaves and len(leaves) == len(others) and all(map(operator.is_, leaves, others)):
+            tell_once(f"{name}: update: returns the state that it was given, so that nothing is learned")
         if problem := _change(_shapes(state), _shapes(updated.state)):
             raise ConfigError(f"{name}: update: {problem}")
         return updated
@@ -59,6 +66,15 @@ def _shapes(tree: PyTree) -> Shapes:
     """Returns the types and shapes of leaves by path."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(lambda: tree))
     return {jax.tree_util.keystr(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
+
+
+def _kind(metric: Any) -> str:
+    """Describes a metric that is no number; empty if it is one."""
+    if isinstance(metric, int | float):
+        return ""
+    if not hasattr(metric, "shape") or not hasattr(metric, "dtype"):
+        return type(metric).__name__
+    return f"{metric.dtype}{list(metric.shape)}" if metric.shape else ""
 
 
 def _words(made: Any) -> str:

@@ -155,7 +155,7 @@ def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust =
     """Checks that a file names no code of a user's own, except for the names in ``named``.
 
     Args:
-        file: The config file, of which the algorithm, its parts and the environments are checked.
+        file: The config file, of which the algorithm, its parts, the environments and sockets are checked.
         named: Names that are allowed.
         advice: What the error advises.
         trust: Whether code that files name is run.
@@ -163,12 +163,23 @@ def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust =
     Raises:
         ConfigError: If the file names other code, unless ``trust``.
     """
-    places = file.fields.get("envs", [file.fields.get("env", "")])
-    parts = file.fields.get("parts", {})
-    named_in_file = [file.fields.get("algo", ""), *(places if isinstance(places, list) else ())]
-    for name in [*named_in_file, *(parts.values() if isinstance(parts, dict) else ())]:
-        if isinstance(name, str) and name not in named:
+    for name in code(file.fields).values():
+        if name not in named:
             check_trusted(str(file.path), name, trust, file.path.parent, advice)
+
+
+def code(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the names in the fields of a file that may be those of code, each by its place.
+
+    They are those of the algorithm, its parts, the environments, a socket, and the sockets of learned functions.
+    """
+    of = lambda name: fields[name] if isinstance(fields.get(name), dict) else {}
+    environments = fields.get("envs", [])
+    named = {name: fields.get(name) for name in ("algo", "env", "socket")} | of("parts")
+    named |= {f"envs: {i}": name for i, name in enumerate(environments if isinstance(environments, list) else ())}
+    functions = of("learned") | {"initial": fields.get("initial")}
+    named |= {f"{name}: socket": made.get("socket") for name, made in functions.items() if isinstance(made, dict)}
+    return {place: name for place, name in named.items() if isinstance(name, str)}
 
 
 def _yaml(path: Path) -> Any:

@@ -77,6 +77,11 @@ class Description(NamedTuple):
         return cls(**{name: fields[name] for name in cls._fields} | {"config": config})
 
     @property
+    def code(self) -> list[str]:
+        """The names that may be those of a user's own code: algorithm, environment, parts, and learned functions'."""
+        return [self.algo, self.env, *self.parts.values(), *(made["socket"] for made in self.learned.values())]
+
+    @property
     def size(self) -> int:
         """The number of agents."""
         return len(self.seeds) * len(next(iter(self.swept.values()), [0]))

@@ -81,7 +81,7 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     lines += sharding.problems_of_file(fields["split"])
     lines += own_parts.problems_of_file(ALGORITHMS[algo], fields["parts"])
     lines += warm_start_problems(fields["warm_start"])
-    return lines + _learned_problems(algo, fields["learned"])
+    return lines + _learned_problems(algo, fields["learned"], trust, where)
 
 
 def warm_start_problems(begun: dict[str, Any]) -> list[str]:
@@ -158,15 +158,15 @@ def _column_problems(swept: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _learned_problems(algo: str, learned: dict[str, Any]) -> list[str]:
-    """Returns a line for each fault of the learned functions that a file holds."""
+def _learned_problems(algo: str, learned: dict[str, Any], trust: Trust, where: Path) -> list[str]:
+    """Returns a line for each fault of the learned functions that a file at ``where`` holds."""
     places, problems = artefacts.options(algo), []
     for option, document in learned.items():
         try:
-            socket = artefacts.of_json(document).socket
+            made = artefacts.of_json(document, trust, where)
         except ConfigError as error:
             problems.append(f"learned: {reprlib.repr(option)}: {error}")
             continue
-        if places.get(option) != socket:
-            problems.append(f"learned: {reprlib.repr(option)}: {algo} takes no {socket} there")
+        if not artefacts.is_for(made, option, places):
+            problems.append(f"learned: {reprlib.repr(option)}: {algo} takes no {made.socket} there")
     return problems

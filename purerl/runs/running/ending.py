@@ -93,7 +93,7 @@ def divergences(run: Run, faults: Sequence[tuple[str, int] | None]) -> list[str]
             f"purerl check-env {run.description.env} looks for such numbers; "
             "--env-params mask_nonfinite=1 ends episodes where they occur"
         )
-    own = [word for word in (run.description.algo, *run.description.parts.values()) if ":" in word]
+    own = [word for word in run.description.code if ":" in word and word != run.description.env]
     if own and kinds & set(FAULTS[3:]):
         lines.append(f"look in {', '.join(own)} for a logarithm, a root, a power or a division")
     if kinds & set(FAULTS[3:]):

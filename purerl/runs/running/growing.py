@@ -116,7 +116,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
         except Exception:
             claim(target, FILES)
             raise
-        trusted.remember(target, [new.algo, new.env, *new.parts.values()])
+        trusted.remember(target, new.code)
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
         say(console, f"{target}: {sizes}; resume with: {resume_command(target)}")
     return 0

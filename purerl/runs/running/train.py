@@ -113,7 +113,7 @@ def train(
             claim(directory, FILES)
             config_file.write(directory, command, description, options)
             for folder in (directory, directory / best.FOLDER):
-                trusted.remember(folder, [description.algo, description.env, *description.parts.values()])
+                trusted.remember(folder, description.code)
             warm_start.keep(directory, description, begun)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))

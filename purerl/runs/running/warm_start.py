@@ -9,6 +9,7 @@ from purerl import trees
 from purerl.errors import ConfigError
 from purerl.learners.parts import warm_start
 from purerl.names import check_trusted
+from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Description
 from purerl.runs.reading import evaluation
 from purerl.store import policies
@@ -37,11 +38,9 @@ def read(description: Description, source: str) -> tuple[Description, PyTree]:
         return description, None
     where, number = _parsed(source)
     field, saved = f"warm_start = {source!r}", policies.load_description(where)
-    parts, known = saved.get("parts", {}), (description.algo, description.env, *description.parts.values())
-    named = {name: saved.get(name) for name in ("algo", "env")} | (parts if isinstance(parts, dict) else {})
-    for name, value in named.items():
-        if value not in known:
-            check_trusted(f"{field}: {name}", str(value), False, where, "this run must name it as well")
+    for name, value in config_file.code(saved).items():
+        if value not in description.code:
+            check_trusted(f"{field}: {name}", value, False, where, "this run must name it as well")
     run = evaluation.load(where, trust=True)
     size, own = run.setup.members.size, description.size
     if number is not None and number >= size:
