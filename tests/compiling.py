@@ -56,3 +56,8 @@ def for_bits() -> dict[str, Any]:
     from purerl import compiler_options
 
     return {**compiler_options(), "xla_backend_optimization_level": 0}
+
+
+def core(state):
+    """The state of an algorithm inside of all that was put around its learner."""
+    return core(state.learner) if hasattr(state, "learner") else state

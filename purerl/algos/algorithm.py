@@ -13,7 +13,7 @@ from purerl import loops
 from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
-from purerl.learners.parts import contract, given_parts, teaching, warm_start
+from purerl.learners.parts import contract, given_parts, lifetimes, teaching, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.replay.fixed import dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
@@ -130,7 +130,9 @@ class Algorithm(NamedTuple, Generic[P]):
         if self.own_learner.__module__.startswith("purerl."):  # others' parts may have other forms
             given_parts.check(config, parts)
         view = self.view(config, env)
-        own: Any = self.own_learner(config, view, *args, **parts)
+        make: Any = functools.partial(self.own_learner, config, view, *args)
+        timed = any(isinstance(part, lifetimes.Timed) for part in parts.values())
+        own: Any = lifetimes.aging(config, make, dict(parts)) if timed else make(**parts)
         if not isinstance(own, Learner):
             kind = type(own).__name__
             raise ConfigError(f"{self.name}: own_learner: must return a purerl.types.Learner, but returns {kind}")

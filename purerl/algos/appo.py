@@ -3,20 +3,133 @@
 It follows Sample Factory (Petrenko et al. 2020, arXiv 2006.11751) and IMPACT (Luo et al. 2020, arXiv 1912.00167).
 """
 
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
+from purerl.algos.ppo import PRESETS, problems
 from purerl.formulas import losses
-from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss
-from purerl.learners.families.surrogates import Objective, problems
-from purerl.learners.parts import estimates, teaching, versions
-from purerl.learners.parts.estimates import Experience
-from purerl.learners.parts.lifetimes import Timed
-from purerl.types import Env, Key, Learner, PyTree, Updated
+from purerl.learners.families import actor_critic
+from purerl.learners.families.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticState,
+    AgentParts,
+    Batch,
+    Objective,
+    Steps,
+    ValueLoss,
+)
+from purerl.learners.parts import estimates, settings, target_networks, teaching
+from purerl.learners.parts.gradients import minibatch_epochs
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
+
+
+@cfg.config(normalize_reward=True)
+class APPOConfig(settings.Minibatches, ActorCriticConfig):
+    """Settings of APPO."""
+
+    trace_lambda: cfg.Fraction = 1.0
+    """Trace parameter (lambda) of V-trace's targets."""
+    rho_bar: cfg.Positive = 1.0
+    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
+    c_bar: cfg.Positive = 1.0
+    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
+    target_period: cfg.Count = 1
+    """Iterations between two updates of the target network."""
+    ratio_bound: cfg.Positive = 2.0
+    """Upper clip of the ratio of the target policy's probability of an action to that of the policy that acted."""
+    clip_epsilon: cfg.Positive = 0.2
+    """Clip range of the probability ratio around 1, and of a value around its old value."""
+    target_kl: cfg.Limit = 0
+    """Upper bound of a minibatch's approximate KL divergence from the policy that acted. Above it an iteration skips
+    that minibatch's gradient step and all later ones. 0: no bound."""
+
+
+class APPOState(NamedTuple):
+    """The learner's state: that of every actor-critic, and the target network with the iterations since its refresh."""
+
+    params: PyTree
+    opt_state: PyTree
+    obs_moments: PyTree
+    reward_scale: PyTree
+    reused: PyTree
+    target_params: PyTree
+    target_age: Array
+
+
+def make_learner(
+    config: APPOConfig,
+    env: Env,
+    *,
+    objective: Objective = losses.clipped_surrogate,
+    value_loss: ValueLoss = losses.clipped_value_loss,
+    **parts: Unpack[AgentParts],
+) -> Learner:
+    """Makes APPO's `Learner`.
+
+    V-trace computes the estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
+    ``min(ratio_bound, pi_target / pi_acted) * pi / pi_target``, which is the ratio of ``pi`` to the larger of
+    ``pi_target`` and ``pi_acted / ratio_bound``.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        objective: ``objective(log_ratio, advantage, config)``, elementwise, is maximised.
+        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
+        **parts: The remaining arguments of `actor_critic.make_agent`.
+    """
+    agent = actor_critic.make_agent(config, env, **parts)
+    estimate = estimates.by_weights(estimates.vtrace_weights, config)
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        policy, value, batch = agent.unroll(params, batch)
+        log_ratio = agent.distribution.log_prob(policy, batch.action) - batch.log_prob
+        advantage = losses.standardise(batch.advantage, batch.acting)
+        policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
+        critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)
+        entropy = losses.mean(agent.distribution.entropy(policy), batch.acting)
+        total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
+        clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
+        return total, {
+            "policy_loss": policy_loss,
+            "value_loss": critic_loss,
+            "entropy": entropy,
+            "approximate_kl": losses.mean(losses.approximate_kl(log_ratio), batch.acting),
+            "clip_fraction": losses.mean(clipped, batch.acting),
+        }
+
+    def update(state: APPOState, steps: Steps, key: Key) -> Updated:
+        policy, _, _ = agent.evaluate(state.target_params, steps)
+        _, value, next_value = agent.evaluate(state.params, steps)
+        log_prob = agent.distribution.log_prob(policy, steps.action)
+        advantage, target = agent.estimate(estimate, steps, log_prob, value, next_value)
+        reference = jnp.maximum(log_prob, steps.log_prob - jnp.log(config.ratio_bound))
+        columns = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
+        params, opt_state, metrics = minibatch_epochs(
+            loss,
+            agent.optimiser,
+            state.params,
+            state.opt_state,
+            agent.batch(steps, config.sequence_steps, **columns),
+            key,
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            stop=(lambda metrics: metrics["approximate_kl"] > config.target_kl) if config.target_kl else None,
+        )
+        metrics["explained_variance"] = losses.explained_variance(value, target, steps.present)
+        target_params, age = target_networks.periodic(
+            params, state.target_params, state.target_age, config.target_period
+        )
+        learned = state._replace(params=params, opt_state=opt_state, target_params=target_params, target_age=age)
+        return Updated(learned, metrics, Scores(value, advantage))
+
+    def begin(state: ActorCriticState) -> APPOState:
+        return APPOState(*state, target_params=state.params, target_age=jnp.zeros((), jnp.int32))
+
+    return agent.learner(update, begin)
+
 
 SAMPLE_FACTORY = {
     "total_steps": 10_000_000,
@@ -44,68 +157,6 @@ ratio to [1 / 1.1, 1.1] and a value to within 1 of the old one, and its Adam has
 release also normalises observations and returns by default."""
 
 
-@cfg.config(normalize_reward=True)
-class APPOConfig(surrogates.SurrogateConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
-
-    trace_lambda: cfg.Fraction = 1.0
-    """Trace parameter (lambda) of V-trace's targets."""
-    rho_bar: cfg.Positive = 1.0
-    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
-    c_bar: cfg.Positive = 1.0
-    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
-    target_period: cfg.Count = 1
-    """Iterations between two updates of the target network."""
-    ratio_bound: cfg.Positive = 2.0
-    """Upper clip of the ratio of the target policy's probability of an action to that of the policy that acted."""
-
-
-def make_learner(
-    config: APPOConfig,
-    env: Env,
-    *,
-    objective: Objective | Timed = losses.clipped_surrogate,
-    value_loss: ValueLoss = losses.clipped_value_loss,
-    **parts: Unpack[ActorCriticParts],
-) -> Learner:
-    """Makes APPO's `Learner`.
-
-    V-trace computes the estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
-    ``min(ratio_bound, pi_target / pi_acted) * pi / pi_target``, which is the ratio of ``pi`` to the larger of
-    ``pi_target`` and ``pi_acted / ratio_bound``.
-
-    Args:
-        config: Settings of the algorithm.
-        env: Environment to learn in.
-        objective: ``objective(log_ratio, advantage, config)``, elementwise, is maximised.
-        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
-        **parts: The remaining arguments of `policy_gradients.make_parts`.
-    """
-    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
-    estimate = estimates.by_weights(estimates.vtrace_weights, config)
-
-    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
-        policy, _, _ = estimates.evaluate(made.network, state.target_params, experience)
-        _, value, next_value = estimates.evaluate(made.network, state.params, experience)
-        log_prob = made.distribution.log_prob(policy, experience.action)
-        advantage, target = estimates.estimates(
-            estimate, log_prob, log_prob - experience.log_prob, experience, value, next_value
-        )
-        reference = jnp.maximum(log_prob, experience.log_prob - jnp.log(config.ratio_bound))
-        batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
-        updated = surrogates.descend(config, made, objective, state, experience, key, **batch)
-        age = jnp.asarray(state.target_age)
-        params, age = versions.refresh(updated.state.params, state.target_params, age, config.target_period)
-        return updated._replace(state=updated.state._replace(target_params=params, target_age=age))
-
-    def init(key: Key, obs: PyTree) -> PolicyGradientState:
-        state = learner.init(key, obs)
-        return state._replace(target_params=state.params, target_age=jnp.zeros((), jnp.int32))
-
-    learner = policy_gradients.make_learner(config, made, learn, objective)
-    return learner._replace(init=init)
-
-
 appo = Algorithm(
     "appo",
     APPOConfig,
@@ -113,5 +164,5 @@ appo = Algorithm(
     make_learner,
     teaching.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
-    presets={**surrogates.PRESETS, "sample-factory": SAMPLE_FACTORY},
+    presets={**PRESETS, "sample-factory": SAMPLE_FACTORY},
 )

@@ -26,7 +26,7 @@ from purerl.learners.parts import (
     joint_actions,
     sequences,
     settings,
-    versions,
+    target_networks,
 )
 from purerl.learners.parts.all_action_rules import Moments, Rule, RuleInputs, Steps, Targets
 from purerl.networks.all_actions import AllActions, Outputs
@@ -259,7 +259,7 @@ def make_learner(
         params, opt_state, more, metrics = gradients.gradient_step(
             loss, optimiser, state.params, state.opt_state, batch
         )
-        target_params = versions.approach(state.params, state.target_params, config.tau)
+        target_params = target_networks.polyak(state.params, state.target_params, config.tau)
         size = jnp.abs(jnp.where(steps.known, values.td_error, 0.0))
         estimates = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
         state = DiscoState(params, target_params, opt_state, kept, advantages)

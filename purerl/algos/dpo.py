@@ -6,9 +6,7 @@ from purerl import config as cfg
 from purerl.algos import ppo
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners.families import surrogates
-from purerl.learners.families.policy_gradients import ActorCriticParts, ValueLoss
-from purerl.learners.families.surrogates import problems
+from purerl.learners.families.actor_critic import AgentParts, ValueLoss
 from purerl.learners.parts import teaching
 from purerl.learners.parts.estimates import Estimate
 from purerl.types import Env, Learner
@@ -16,7 +14,7 @@ from purerl.types import Env, Learner
 
 @cfg.config
 class DPOConfig(ppo.PPOConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of DPO: those of PPO, and two of the drift."""
 
     drift_a: cfg.Positive = 2.0
     """DPO's alpha: gain (ratio - 1) * advantage above which the drift sets in, for positive advantages."""
@@ -30,7 +28,7 @@ def make_learner(
     *,
     estimate: Estimate | None = None,
     value_loss: ValueLoss = losses.clipped_value_loss,
-    **parts: Unpack[ActorCriticParts],
+    **parts: Unpack[AgentParts],
 ) -> Learner:
     """Makes DPO's `Learner`; the parts are those of `ppo.make_learner`, without the objective."""
     objective = losses.discovered_policy
@@ -40,9 +38,9 @@ def make_learner(
 dpo = Algorithm(
     "dpo",
     DPOConfig,
-    problems,
+    ppo.problems,
     make_learner,
     teaching.make_trainer,
     sockets=("value-loss", "optimiser"),
-    presets={name: ppo.ppo.presets[name] for name in (*surrogates.PRESETS, "minatar", "brax")},
+    presets={name: ppo.ppo.presets[name] for name in (*ppo.PRESETS, "minatar", "brax")},
 )

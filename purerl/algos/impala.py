@@ -3,16 +3,96 @@
 from collections.abc import Callable
 from typing import Any, Unpack
 
+import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
+from purerl import trees
+from purerl.algos import a2c
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss, problems
-from purerl.learners.parts import estimates, teaching
-from purerl.learners.parts.estimates import Columns, Experience
-from purerl.types import Array, Env, Key, Learner, Updated
+from purerl.learners.families import actor_critic
+from purerl.learners.families.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticState,
+    AgentParts,
+    Steps,
+    ValueLoss,
+    problems,
+)
+from purerl.learners.parts import estimates, gradients, teaching
+from purerl.learners.parts.estimates import Columns
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
+
+
+@cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
+class ImpalaConfig(ActorCriticConfig):
+    """Settings of IMPALA."""
+
+    corrected: bool = True
+    """Correct for off-policy experience by V-trace. If False, experience is treated as on-policy, as in GA3C
+    (Babaeizadeh et al. 2017)."""
+    trace_lambda: cfg.Fraction = 1.0
+    """Trace parameter (lambda) of V-trace's targets."""
+    rho_bar: cfg.Positive = 1.0
+    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
+    c_bar: cfg.Positive = 1.0
+    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
+
+
+def make_learner(
+    config: ImpalaConfig,
+    env: Env,
+    *,
+    weights: Callable[[Array, Any], tuple[Array, Array]] = estimates.vtrace_weights,
+    value_loss: ValueLoss = losses.squared_value_loss,
+    **parts: Unpack[AgentParts],
+) -> Learner:
+    """Makes IMPALA's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        weights: ``weights(log_ratio, config) -> (rho, c)``, elementwise.
+        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
+        **parts: The remaining arguments of `actor_critic.make_agent`.
+    """
+    agent = actor_critic.make_agent(config, env, **parts)
+    weighted = estimates.by_weights(weights, config)
+
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        return weighted(columns if config.corrected else columns._replace(log_ratio=jnp.zeros_like(columns.log_ratio)))
+
+    def loss(params: PyTree, steps: Steps) -> tuple[Array, tuple[Metrics, Scores]]:
+        policy, value, next_value = agent.evaluate(params, steps)  # [T, B]
+        samples = policy, value, steps.action, steps.log_prob, steps.acting, steps.present
+        policy, value, action, acted, acting, present = trees.merge(samples, 2)  # [T * B]
+        log_prob = agent.distribution.log_prob(policy, action)
+        fixed = jax.lax.stop_gradient((*trees.split((log_prob, value), steps.last.shape), next_value))
+        advantage, target = agent.estimate(estimate, steps, *fixed)
+        scores = Scores(fixed[1], advantage)
+        advantage, target = trees.merge((advantage, target), 2)
+        policy_loss = -losses.mean(advantage * log_prob, acting)
+        critic_loss = losses.mean(value_loss(value, jax.lax.stop_gradient(value), target, config), present)
+        entropy = losses.mean(agent.distribution.entropy(policy), acting)
+        total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": critic_loss,
+            "entropy": entropy,
+            "approximate_kl": losses.mean(losses.approximate_kl(log_prob - acted), acting),
+            "explained_variance": losses.explained_variance(value, target, present),
+        }
+        return total, (metrics, scores)
+
+    def update(state: ActorCriticState, steps: Steps, key: Key) -> Updated:
+        params, opt_state, (metrics, scores), more = gradients.gradient_step(
+            loss, agent.optimiser, state.params, state.opt_state, steps
+        )
+        return Updated(state._replace(params=params, opt_state=opt_state), {**metrics, **more}, scores)
+
+    return agent.learner(update)
+
 
 SEED_RL = {
     "total_steps": 10_000_000,
@@ -34,50 +114,6 @@ unrolls of 100 steps, means as losses, gradients that are not clipped, a step si
 the task; the original has IMPALA's residual network."""
 
 
-@cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
-class ImpalaConfig(policy_gradients.PolicyGradientConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
-
-    corrected: bool = True
-    """Correct for off-policy experience by V-trace. If False, experience is treated as on-policy, as in GA3C
-    (Babaeizadeh et al. 2017)."""
-    trace_lambda: cfg.Fraction = 1.0
-    """Trace parameter (lambda) of V-trace's targets."""
-    rho_bar: cfg.Positive = 1.0
-    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
-    c_bar: cfg.Positive = 1.0
-    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
-
-
-def make_learner(
-    config: ImpalaConfig,
-    env: Env,
-    *,
-    weights: Callable[[Array, Any], tuple[Array, Array]] = estimates.vtrace_weights,
-    value_loss: ValueLoss = losses.squared_value_loss,
-    **parts: Unpack[ActorCriticParts],
-) -> Learner:
-    """Makes IMPALA's `Learner`.
-
-    Args:
-        config: Settings of the algorithm.
-        env: Environment to learn in.
-        weights: ``weights(log_ratio, config) -> (rho, c)``, elementwise.
-        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
-        **parts: The remaining arguments of `policy_gradients.make_parts`.
-    """
-    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
-    weighted = estimates.by_weights(weights, config)
-
-    def estimate(columns: Columns) -> tuple[Array, Array]:
-        return weighted(columns if config.corrected else columns._replace(log_ratio=jnp.zeros_like(columns.log_ratio)))
-
-    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
-        return policy_gradients.descend(config, made, estimate, state, experience)
-
-    return policy_gradients.make_learner(config, made, learn)
-
-
 impala = Algorithm(
     "impala",
     ImpalaConfig,
@@ -86,9 +122,9 @@ impala = Algorithm(
     teaching.make_trainer,
     sockets=("vtrace-weight", "optimiser"),
     presets={
-        "image": {**policy_gradients.IMAGE, "trace_lambda": 0.95},
-        "memory": policy_gradients.MEMORY,
-        "continuous": {**policy_gradients.CONTINUOUS, "trace_lambda": 0.95},
+        "image": {**a2c.IMAGE, "trace_lambda": 0.95},
+        "memory": a2c.MEMORY,
+        "continuous": {**a2c.CONTINUOUS, "trace_lambda": 0.95},
         "seed-rl": SEED_RL,
     },
 )

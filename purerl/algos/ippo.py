@@ -9,7 +9,7 @@ from purerl import config as cfg
 from purerl.algos import ppo as parent
 from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
-from purerl.learners.families import policy_gradients, surrogates
+from purerl.learners.families import actor_critic
 from purerl.learners.parts import many_agents, teaching
 from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Env, Learner
@@ -17,7 +17,7 @@ from purerl.types import Env, Learner
 
 @cfg.config
 class IPPOConfig(many_agents.AgentSettings, parent.PPOConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of independent PPO."""
 
 
 def view(config: IPPOConfig, env: Env) -> Env:
@@ -31,7 +31,7 @@ def view(config: IPPOConfig, env: Env) -> Env:
 
 def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes independent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
-    make_network, number = policy_gradients.make_network, lambda obs: obs["id"]
+    make_network, number = actor_critic.make_network, lambda obs: obs["id"]
     own = many_agents.make_network(config, env, make_network, number)
     parts["network"] = Fitting(given_or_own(parts.get("network"), own, env.observation_space))
     return parent.make_learner(config, env, **parts)
@@ -44,6 +44,6 @@ ippo = Algorithm(
     make_learner,
     teaching.make_trainer,
     sockets=parent.ppo.sockets,
-    presets=surrogates.PRESETS,
+    presets=parent.PRESETS,
     view=view,
 )

@@ -173,8 +173,16 @@ def make_learner(
         target = estimate(state, trajectory)
         number = actions.number(trajectory.action)
         batch = trees.merge(Batch(trajectory.obs, number, target, trajectory.present), 2)
-        indices = gradients.minibatch_indices(key, trajectory.reward.size, config.num_epochs, config.num_minibatches)
-        params, opt_state, metrics = gradients.epochs(loss, optimiser, state.params, state.opt_state, batch, indices)
+        params, opt_state, metrics = gradients.minibatch_epochs(
+            loss,
+            optimiser,
+            state.params,
+            state.opt_state,
+            batch,
+            key,
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+        )
         metrics["epsilon"] = epsilon(state)
         following = PQNState(params, opt_state, counters.increment(state.iterations))
         return Updated(following, metrics, scores(state, trajectory, target))

@@ -2,19 +2,29 @@
 
 from typing import Unpack
 
+import jax
+
 from purerl import config as cfg
+from purerl import trees
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses, returns
-from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss, problems
-from purerl.learners.parts import teaching
-from purerl.learners.parts.estimates import Columns, Experience
-from purerl.types import Array, Env, Key, Learner, Updated
+from purerl.learners.families import actor_critic
+from purerl.learners.families.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticState,
+    AgentParts,
+    Steps,
+    ValueLoss,
+    problems,
+)
+from purerl.learners.parts import gradients, teaching
+from purerl.learners.parts.estimates import Columns
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
 @cfg.config(num_envs=16, num_steps=128, learning_rate=5e-3, normalize_reward=True)
-class ReinforceConfig(policy_gradients.PolicyGradientConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+class ReinforceConfig(ActorCriticConfig):
+    """Settings of REINFORCE."""
 
 
 def make_learner(
@@ -22,23 +32,48 @@ def make_learner(
     env: Env,
     *,
     value_loss: ValueLoss = losses.squared_value_loss,
-    **parts: Unpack[ActorCriticParts],
+    **parts: Unpack[AgentParts],
 ) -> Learner:
-    """Makes REINFORCE's `Learner`. The parts are arguments of `policy_gradients.make_parts`.
+    """Makes REINFORCE's `Learner`. The parts are arguments of `actor_critic.make_agent`.
 
     A return is the sum of all discounted rewards until the episode terminates. Where a time limit or the end of the
     trajectory cuts it, the baseline stands for the rest.
     """
-    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
+    agent = actor_critic.make_agent(config, env, **parts)
 
     def estimate(columns: Columns) -> tuple[Array, Array]:
         total = returns.lambda_returns(columns.reward, columns.next_value, columns.discount, columns.last, 1.0)
         return total - columns.value, total
 
-    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
-        return policy_gradients.descend(config, made, estimate, state, experience)
+    def loss(params: PyTree, steps: Steps) -> tuple[Array, tuple[Metrics, Scores]]:
+        policy, value, next_value = agent.evaluate(params, steps)  # [T, B]
+        samples = policy, value, steps.action, steps.log_prob, steps.acting, steps.present
+        policy, value, action, acted, acting, present = trees.merge(samples, 2)  # [T * B]
+        log_prob = agent.distribution.log_prob(policy, action)
+        fixed = jax.lax.stop_gradient((*trees.split((log_prob, value), steps.last.shape), next_value))
+        advantage, target = agent.estimate(estimate, steps, *fixed)
+        scores = Scores(fixed[1], advantage)
+        advantage, target = trees.merge((advantage, target), 2)
+        policy_loss = -losses.mean(advantage * log_prob, acting)
+        critic_loss = losses.mean(value_loss(value, jax.lax.stop_gradient(value), target, config), present)
+        entropy = losses.mean(agent.distribution.entropy(policy), acting)
+        total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": critic_loss,
+            "entropy": entropy,
+            "approximate_kl": losses.mean(losses.approximate_kl(log_prob - acted), acting),
+            "explained_variance": losses.explained_variance(value, target, present),
+        }
+        return total, (metrics, scores)
 
-    return policy_gradients.make_learner(config, made, learn)
+    def update(state: ActorCriticState, steps: Steps, key: Key) -> Updated:
+        params, opt_state, (metrics, scores), more = gradients.gradient_step(
+            loss, agent.optimiser, state.params, state.opt_state, steps
+        )
+        return Updated(state._replace(params=params, opt_state=opt_state), {**metrics, **more}, scores)
+
+    return agent.learner(update)
 
 
 reinforce = Algorithm(

@@ -19,7 +19,7 @@ from purerl import counters, draw
 from purerl.errors import ConfigError
 from purerl.learned import chosen
 from purerl.learned.chosen import Size
-from purerl.learners.families import policy_gradients, surrogates
+from purerl.learners.families import actor_critic
 from purerl.learners.parts import activity, gradients, lifetimes, settings
 from purerl.learners.parts.activity import Layer, Observant
 from purerl.types import Array, Env, Key, PyTree
@@ -87,7 +87,7 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
 
 def problems(config: Any) -> list[str]:
     """Lists why the optimiser cannot move the parameters of ``config``'s algorithm."""
-    if not isinstance(config, policy_gradients.PolicyGradientConfig):
+    if not isinstance(config, actor_critic.ActorCriticConfig):
         return [
             "optimiser: OPEN's form moves an actor and its critic at once, as policy gradients such as ppo have them"
         ]
@@ -240,7 +240,7 @@ def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
 
 def progress(config: Any, updates: counters.Count) -> Progress:
     """Computes how far a training has progressed after ``updates``. Without epochs ``batch`` stays 0."""
-    by_epochs = isinstance(config, surrogates.SurrogateConfig)
+    by_epochs = isinstance(config, settings.Minibatches)
     epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
     all_epochs, _ = counters.divide(updates, minibatches)
     iteration, epoch = counters.divide(all_epochs, epochs)

@@ -25,7 +25,7 @@ from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, chosen, generator, me
 from purerl.learned import disco as disco_rules
 from purerl.learned import lpg as lpg_rules
 from purerl.learned.networks import mlp
-from purerl.learners.families.surrogates import Objective
+from purerl.learners.families.actor_critic import Objective
 from purerl.learners.parts import all_action_rules, estimates
 from purerl.learners.parts.lifetimes import Lifetime, Timed
 from purerl.learners.parts.settings import make_optimiser

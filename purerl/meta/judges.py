@@ -15,7 +15,7 @@ from purerl.algos import disco
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, exploration, returns, schedules
 from purerl.learned import disco as disco_rules
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import actor_critic
 from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
 from purerl.learners.parts.all_action_rules import Moments
 from purerl.loops.rollout import rollout
@@ -54,18 +54,14 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
     optimiser = gradients.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
 
     def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
-        parts, learned = policy_gradients.make_parts(config, env), agent.learner
-        latest, rows = (
-            policy_gradients.PolicyGradientPolicy(learned.params, learned.obs_moments),
-            fleet(env, config.num_envs),
-        )
+        judged, learned, rows = actor_critic.make_agent(config, env), agent.learner, fleet(env, config.num_envs)
+        latest = actor_critic.PolicyGradientPolicy(learned.params, learned.obs_moments)
         _, trajectory, _ = rollout(key, rows, trainer.learner, latest, agent.actors, config.num_steps)
-        _, trajectory = policy_gradients.scaled(config, parts, learned, trajectory)
-        experience = policy_gradients.experience(config, parts, learned, trajectory)
-        policy, value, next_value = estimates.evaluate(parts.network, learned.params, experience)
-        log_prob = parts.distribution.log_prob(policy, experience.action)
-        estimate, log_ratio = estimates.by_gae(gae_lambda), log_prob - experience.log_prob
-        advantage, _ = estimates.estimates(estimate, log_prob, log_ratio, experience, value, next_value)
+        _, trajectory = judged.scale(learned, trajectory)
+        steps = judged.prepare(learned, trajectory)
+        policy, value, next_value = judged.evaluate(learned.params, steps)
+        log_prob = judged.distribution.log_prob(policy, steps.action)
+        advantage, _ = judged.estimate(estimates.by_gae(gae_lambda), steps, log_prob, value, next_value)
         return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob), judging
 
     return Judge(optimiser, lambda key, obs: (), loss, config.num_steps)

@@ -20,7 +20,7 @@ from purerl.algos.algorithm import rows
 from purerl.errors import ConfigError
 from purerl.learned import ENV_SOCKET_NAMES
 from purerl.learned.sockets import Socket
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import actor_critic
 from purerl.meta import judges
 from purerl.meta.evolution import Evolution, Fitness, lifetime_return
 from purerl.meta.judges import Judge
@@ -89,7 +89,7 @@ def of(
         ConfigError: The arguments are not supported.
     """
     of_disco = isinstance(config, disco.DiscoConfig)
-    unfit = not isinstance(config, (policy_gradients.PolicyGradientConfig, disco.DiscoConfig)) or socket.name in UNFIT
+    unfit = not isinstance(config, (actor_critic.ActorCriticConfig, disco.DiscoConfig)) or socket.name in UNFIT
     several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
     problems = []
     if unfit or several or len(envs) != 1:

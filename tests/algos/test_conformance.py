@@ -44,7 +44,7 @@ from purerl.algos import (
 )
 from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
-from purerl.learners.families import factored_values, policy_gradients
+from purerl.learners.families import actor_critic, factored_values
 from purerl.learners.parts import all_action_rules, many_agents
 from purerl.networks import mixers
 from purerl.spaces import Box
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 def critic(config, env, state, obs):
     """One after another, for networks that remember: in the probes an observation of 0 goes on to the next one, and any
     other ends the episode."""
-    network = policy_gradients.make_network(config, env, distributions.for_space(env.action_space))
+    network = actor_critic.make_network(config, env, distributions.for_space(env.action_space))
     last = obs[:, None, 0] != 0
     return network.unroll(state.params, obs[:, None], network.init_carry(1), last)[1][:, 0]
 

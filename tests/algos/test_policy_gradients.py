@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from compiling import for_bits
+from compiling import core, for_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
@@ -16,8 +16,8 @@ from jax.flatten_util import ravel_pytree
 from purerl import a2c, appo, dpo, envs, impala, ippo, mappo, ppo, reinforce, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import losses
-from purerl.learners.families import policy_gradients
-from purerl.learners.parts import estimates, versions
+from purerl.learners.families import actor_critic
+from purerl.learners.parts import estimates, stale_actors
 from purerl.loops.rollout import rollout
 from purerl.networks import memory
 
@@ -43,7 +43,7 @@ def program(algo, config):
 
 def trained(algo, config, key, lag=0.0):
     """The parameters at its end."""
-    return program(algo, config)(lag, key).state.learner.params
+    return core(program(algo, config)(lag, key).state).params
 
 
 @pytest.mark.weekly
@@ -114,7 +114,7 @@ def lagging():
 
         def step(state, _):
             following, metrics = trainer.step(state)
-            return following, (state.learner.params, policy_gradients.acting(state.learner), metrics["lag"])
+            return following, (state.learner.learner.params, state.learner.acting, metrics["lag"])
 
         return jax.lax.scan(step, trainer.init(key), None, 12)
 
@@ -150,11 +150,11 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
     """The log-probabilities that V-trace takes for the actor's are those of the parameters that acted."""
     config = dataclasses.replace(lagging[0], lag=2.0)
     trainer = impala.make_trainer(config, ENV, **SGD)
-    network = policy_gradients.make_parts(config, ENV).network
+    network = actor_critic.make_agent(config, ENV).network
     state, step = jit(trainer.init)(key), jit(trainer.step)
     versions = []
     for i in range(5):
-        versions.append(state.learner.params)
+        versions.append(state.learner.learner.params)
         _, trajectory, _ = rollout(
             key, fleet(ENV, 8), trainer.learner, trainer.learner.behaviour(state.learner), state.actors, 16
         )
@@ -188,8 +188,8 @@ def test_memories_line_up(key, kind, length):
     the actor had, and begin anew where an episode ended. The value of what followed is the next step's."""
     sizes = {**SIZES, "num_epochs": 1, "num_minibatches": 1, "sequence_length": length}
     config = ppo.Config(**sizes, memory=kind, memory_size=8, memory_window=3)
-    parts = policy_gradients.make_parts(config, ENV)
-    network = parts.network._replace(init=lambda k, obs: louder(parts.network.init(k, obs)))
+    agent = actor_critic.make_agent(config, ENV)
+    network = agent.network._replace(init=lambda k, obs: louder(agent.network.init(k, obs)))
     trainer = ppo.make_trainer(config, ENV, network=network)
 
     @jit
@@ -200,7 +200,7 @@ def test_memories_line_up(key, kind, length):
         )[:2]
         both = jax.lax.scan(act, state.actors, None, length=2)[1]  # twice, so that carries are not zeros
         trajectory = jax.tree.map(lambda x: x[1], both)
-        seen = policy_gradients.Experience(
+        seen = actor_critic.Steps(
             trajectory.obs,
             trajectory.action,
             trajectory.reward,
@@ -210,7 +210,7 @@ def test_memories_line_up(key, kind, length):
             trajectory.last,
             trajectory.next_obs,
         )
-        result = estimates.evaluate(network, state.learner.params, seen)
+        result = agent.evaluate(state.learner.params, seen)
         return trajectory, result, trainer.learner.update(state.learner, trajectory, key)[1]
 
     trajectory, (policy, value, next_value), metrics = run(key)
@@ -318,20 +318,19 @@ def test_problems(change, lines):
     assert len(problems) == len(lines) and all(a.startswith(b) for a, b in zip(problems, lines, strict=True)), problems
 
 
-def test_past_of_a_traced_lag():
+def test_history_of_a_traced_lag():
     """Any lag up to the largest, of a ring that was written over; the lag may differ along a vmap."""
 
     def run(lag):
-        past = versions.past({"a": jnp.zeros(2)}, 3)
+        history = stale_actors.begin({"a": jnp.zeros(2)}, 3)
         results = []
         for i in range(1, 9):
-            old, past = versions.delay(past, {"a": jnp.full(2, float(i))}, lag)
+            old, history = stale_actors.lagged(history, {"a": jnp.full(2, float(i))}, lag)
             results.append(old["a"][0])
         return jnp.stack(results)
 
     result = jax.vmap(run)(jnp.arange(4.0))
     np.testing.assert_array_equal(result, np.maximum(np.arange(1, 9)[None] - np.arange(4)[:, None], 0))
-    assert versions.past({"a": jnp.zeros(2)}, 0) == () and versions.delay((), 5, 0) == (5, ())
 
 
 @pytest.mark.weekly

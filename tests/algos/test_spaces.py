@@ -14,7 +14,7 @@ from purerl.algos.r2d2 import make_network as make_recurrent_network
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import actor_critic
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.loops.rollout import init_actors, rollout
 from purerl.spaces import Box, Discrete, MultiDiscrete
@@ -63,7 +63,7 @@ LEARNED = {"ppo": PROBES, "impala": PROBES, "dqn": PROBES, "r2d2": PROBES, "pqn"
 def value(name, config, env, state, obs):
     """V(obs) ``[N]`` by the critic, or by the largest value of a legal action."""
     if name in ("ppo", "impala"):
-        parts = policy_gradients.make_parts(config, env)
+        parts = actor_critic.make_agent(config, env)
         return parts.network.value(state.params, parts.normalizer.apply(state.obs_moments, obs), ())
     if name == "r2d2":
         network = make_recurrent_network(config, env)

@@ -10,7 +10,7 @@ from flax import struct
 
 from purerl import envs, ppo
 from purerl.errors import ConfigError
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import actor_critic
 from purerl.spaces import Box
 
 needs_brax = pytest.mark.skipif(importlib.util.find_spec("brax") is None, reason="brax is an extra")
@@ -138,7 +138,7 @@ def test_critic_knows_truncation():
         clip_epsilon=10.0,
         hidden_sizes=(16,),
     )
-    network = policy_gradients.make_parts(config, env).network
+    network = actor_critic.make_agent(config, env).network
     state = jax.jit(ppo.make_train(config, env))(jax.random.key(0)).state.learner
     np.testing.assert_allclose(network.value(state.params, jnp.ones((1, 1)), ()), 10.0, rtol=0.01)
 

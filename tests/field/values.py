@@ -8,7 +8,7 @@ import numpy as np
 import purerl
 from purerl import envs, ppo
 from purerl.formulas import distributions
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import actor_critic
 
 
 def observed(space):
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     steps = int(sys.argv[1]) if sys.argv[1:] else 60_000
     config = ppo.Config(num_envs=4, num_steps=40, total_steps=steps, gamma=0.9, hidden_sizes=(16,), entropy_coef=0.0)
     result = purerl.train_in_chunks(ppo.make_trainer(config, env), jax.random.key(0), config.num_iterations)
-    network = policy_gradients.make_network(config, env, distributions.for_space(env.action_space))
+    network = actor_critic.make_network(config, env, distributions.for_space(env.action_space))
     for name, row in (("x", 0), ("y", 1)):
         obs = jax.tree.map(lambda x, row=row: x[row : row + 1, None], observed(env.observation_space))
         last = np.ones((1, 1), bool)

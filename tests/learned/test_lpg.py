@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import AS_SHIPPED, at_random
+from compiling import AS_SHIPPED, at_random, core
 
 from purerl import a2c, cli, compiler_options, counters, envs, load
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, lpg, sockets
 from purerl.learners.parts.estimates import Columns
-from purerl.learners.parts.lifetimes import Timed, begin, now, older
+from purerl.learners.parts.lifetimes import Timed, passed, then
 
 CONFIG = a2c.Config(total_steps=128 * 50, hidden_sizes=(16,), max_grad_norm=1e9)
 STEPS, SIZE, K = 12, 6, 3
@@ -37,7 +37,7 @@ def made(form, seed=0):
     socket = sockets.make("lpg", **form)
     meta_params = at_random(socket.init, jax.random.key(0), seed=seed)
     parts = socket.parts(meta_params, CONFIG)
-    return meta_params, parts, now(parts["estimate"], CONFIG, counters.of(10))
+    return meta_params, parts, then(parts["estimate"], CONFIG, passed(CONFIG, counters.of(10)))
 
 
 def softmax(x):
@@ -152,20 +152,20 @@ def test_begins_as_a2c(more, time_aware, key):
     plain, by_hand, result = (
         run(given)(key) for given in ({}, {**parts, "estimate": lpg.beside_a2c(silent, config)}, parts)
     )
-    jax.tree.map(np.testing.assert_array_equal, result.state.learner.params, by_hand.state.learner.params)
+    jax.tree.map(np.testing.assert_array_equal, core(result.state).params, core(by_hand.state).params)
     jax.tree.map(np.testing.assert_array_equal, result.metrics, by_hand.metrics)
-    start, first = (shipped(a2c.make_trainer(config, env, **given).init)(key).learner.params for given in (parts, {}))
-    start, first, ended = (leaves(params) for params in (start, first, result.state.learner.params))
+    start, first = (core(shipped(a2c.make_trainer(config, env, **given).init)(key)).params for given in (parts, {}))
+    start, first, ended = (leaves(params) for params in (start, first, core(result.state).params))
     predictions = start.keys() - first.keys()
     assert len(predictions) == 2
     for name in start:
         np.testing.assert_array_equal(start[name], (ended if name in predictions else first)[name])
     for name, numbers in plain.metrics.items():
         np.testing.assert_allclose(result.metrics[name][:4], numbers[:4], rtol=1e-4, atol=1e-6)
-    learned = leaves(run(socket.parts(at_random(socket.init, key), config))(key).state.learner.params)
+    learned = leaves(core(run(socket.parts(at_random(socket.init, key), config))(key).state).params)
     assert all(np.any(learned[name] != value) for name, value in ended.items())
-    age = result.state.learner.age
-    assert counters.number(age) == 50 if time_aware else age == ()
+    if time_aware:
+        assert counters.number(result.state.learner.iterations) == 50
 
 
 def leaves(params):
@@ -191,15 +191,11 @@ def test_alone_it_learns_from_nothing_but_the_rule(key):
 
 
 def test_age():
-    """Only where a part asks for it."""
     timed = Timed(lambda lifetime: lifetime)
-    assert begin(None, lambda: 0) == () and older(()) == () and now(3, CONFIG, ()) == 3
-    age = begin(None, timed)
-    for _ in range(49):
-        age = older(age)
-    passed, length = now(timed, CONFIG, age)
-    assert passed == 1.0 and np.isclose(length, np.log(6400))
-    assert now(timed, CONFIG, begin(timed)).passed == 0.0
+    assert then(3, CONFIG, 0.5) == 3
+    lifetime = then(timed, CONFIG, passed(CONFIG, counters.of(49)))
+    np.testing.assert_allclose(lifetime, (1.0, np.log(128 * 50)), rtol=1e-6)
+    assert then(timed, CONFIG, passed(CONFIG, counters.of())).passed == 0.0
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ def test_epochs_against_a_loop(key):
     params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.zeros(3)}
     optimiser = optax.sgd(0.25)
     state = gradients.init_optimiser(optimiser, params)
-    result, _, metrics = gradients.epochs(loss, optimiser, params, state, {"x": jnp.asarray(data)}, indices)
+    result, _, metrics = gradients.minibatch_epochs(
+        loss, optimiser, params, state, {"x": jnp.asarray(data)}, key, num_epochs=3, num_minibatches=4
+    )
     a, losses, norms = np.array([[3.0, -1.0]]), [], []
     for index in np.asarray(indices):
         error = a - data[index]
@@ -72,8 +74,8 @@ def test_epochs_end_where_a_walk_does(key):
 
     @jax.jit
     def run(limit):
-        over = lambda metrics: metrics["distance"] < limit
-        return gradients.epochs(loss, optimiser, params, state, jnp.asarray(data), indices, over=over)
+        sizes = {"num_epochs": 3, "num_minibatches": 4, "stop": lambda metrics: metrics["distance"] < limit}
+        return gradients.minibatch_epochs(loss, optimiser, params, state, jnp.asarray(data), key, **sizes)
 
     ends = []
     for limit in (-1.0, 3.2, 9.0):

@@ -12,7 +12,7 @@ import scipy.stats
 
 from purerl import a2c, envs, ppo
 from purerl.formulas.opponents import Payoff
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import actor_critic
 from purerl.learners.wrappers import league_players
 from purerl.learners.wrappers.league import leagued
 from purerl.types import Situation
@@ -227,7 +227,7 @@ def test_a_real_league():
         assert np.all(live[18] != live[17])
     at_end = jax.tree.map(lambda x: x[-1], learned)
     policy = trainer.learner.policy(at_end)
-    assert isinstance(policy, policy_gradients.PolicyGradientPolicy)
+    assert isinstance(policy, actor_critic.PolicyGradientPolicy)
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[0]), policy.params, at_end.learner.params)
     assert at_end.payoff.games[1, 0] > 10 and np.all(at_end.payoff.score <= at_end.payoff.games)
 

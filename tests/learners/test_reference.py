@@ -1,7 +1,6 @@
 """A reference policy: what a decision costs, who gets it, and when the reference is replaced."""
 
 import dataclasses
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +10,8 @@ import pytest
 
 from purerl import a2c, envs, trees
 from purerl.envs.fleet import fleet
-from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import PolicyGradientPolicy
+from purerl.learners.families import actor_critic
+from purerl.learners.families.actor_critic import PolicyGradientPolicy
 from purerl.learners.wrappers.reference import problems, regularised, transformed
 from purerl.loops.rollout import rollout
 from purerl.types import Learner, Situation, Transition, Updated
@@ -91,7 +90,7 @@ def trained(request):
     memory = {"memory": "gru", "memory_size": 4} if request.param == "gru" else {}
     config = dataclasses.replace(CONFIG, **memory)
     assert a2c.problems(config, ENV) == []
-    trainer, parts = a2c.make_trainer(config, ENV), policy_gradients.make_parts(config, ENV)
+    trainer, parts = a2c.make_trainer(config, ENV), actor_critic.make_agent(config, ENV)
     state, metrics = jax.jit(lambda key: jax.lax.scan(lambda s, _: trainer.step(s), trainer.init(key), None, 8))(KEY)
     rows = fleet(ENV, config.num_envs)
     _, trajectory, _ = jax.jit(
@@ -115,7 +114,7 @@ def test_trained(trained):
 def test_log_ratio(trained):
     """Of the recorded logits to those of the reference, step by step; 0 to the policy that acted, and who waits."""
     parts, state, _, trajectory = trained
-    learned, log_ratio = state.learner.learner, jax.jit(partial(policy_gradients.log_ratio, parts))
+    learned, log_ratio = state.learner.learner, jax.jit(parts.log_ratio)
     acts = np.asarray(ENV.acting(trajectory.obs))
     assert 0 < acts.sum() < acts.size
     np.testing.assert_allclose(log_ratio(trajectory, PolicyGradientPolicy(learned.params, ())), 0.0, atol=1e-6)
@@ -133,7 +132,7 @@ def test_log_ratio(trained):
 def test_without_a_period_there_is_no_reference():
     learner = a2c.make_learner(dataclasses.replace(CONFIG, reference_period=0), ENV)
     state = jax.eval_shape(learner.init, KEY, jnp.zeros((8, 9), bool))
-    assert isinstance(state, policy_gradients.PolicyGradientState)
+    assert isinstance(state, actor_critic.ActorCriticState)
 
 
 def test_one_agent_has_nobody_to_pay():

@@ -12,8 +12,8 @@ from purerl import envs, networks, trees
 from purerl.algos import ALGORITHMS
 from purerl.algos.dqn import make_network as make_q_network
 from purerl.formulas import distributions
-from purerl.learners.families import policy_gradients
-from purerl.learners.parts import gradients, surgery, versions
+from purerl.learners.families import actor_critic
+from purerl.learners.parts import gradients, stale_actors, surgery
 from purerl.types import Situation
 
 KEY = jax.random.key(0)
@@ -45,7 +45,7 @@ def outputs(algo, config, env, params, obs):
     """Policy and value, or action values."""
     if algo == "dqn":
         return [make_q_network(config, env).apply(params, obs, ())]
-    network = policy_gradients.make_network(config, env, distributions.for_space(env.action_space))
+    network = actor_critic.make_network(config, env, distributions.for_space(env.action_space))
     return [network.act(params, obs, ())[0], network.value(params, obs, ())]
 
 
@@ -144,20 +144,20 @@ def test_past_versions_grow():
     settings = {"lag": 1.0, "max_lag": 2}
 
     state, fresh = (start("ppo", seed=size, hidden_sizes=(size,), **settings) for size in (8, 12))
-    older_params = start("ppo", seed=3, hidden_sizes=(8,)).params
+    older = start("ppo", seed=3, hidden_sizes=(8,)).params
 
     @jax.jit
     def run(state, fresh):
-        past = versions.past(state.params, 2)
-        state = state._replace(past=versions.delay(past, older_params, 0)[1], stale=older_params)
+        history = stale_actors.begin(state.learner.params, 2)
+        state = state._replace(history=stale_actors.lagged(history, older, 0)[1], acting=older)
         return surgery.widen(state, fresh)
 
     grown = run(state, fresh)
-    split = ravel_pytree(fresh.params)[1]
-    for version, params in ((0, older_params), (1, state.params)):
-        expected = surgery.widen_params(params, fresh.params)
-        jax.tree.map(np.testing.assert_array_equal, split(grown.past.versions[version]), expected)
-    jax.tree.map(np.testing.assert_array_equal, grown.stale, surgery.widen_params(older_params, fresh.params))
+    wider, split = fresh.learner.params, ravel_pytree(fresh.learner.params)[1]
+    for version, params in ((0, older), (1, state.learner.params)):
+        expected = surgery.widen_params(params, wider)
+        jax.tree.map(np.testing.assert_array_equal, split(grown.history.versions[version]), expected)
+    jax.tree.map(np.testing.assert_array_equal, grown.acting, surgery.widen_params(older, wider))
 
 
 @pytest.mark.parametrize(

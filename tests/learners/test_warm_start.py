@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import at_random
+from compiling import at_random, core
 from jax.flatten_util import ravel_pytree
 
 from purerl import ConfigError, counters, dqn, envs, ppo, sac
@@ -41,7 +41,7 @@ def test_every_algorithm_begins_with_a_policy(name):
 @pytest.mark.parametrize(
     ("algo", "env", "more", "alike"),
     [
-        (ppo, CARTPOLE, {"max_lag": 2, "normalize_obs": True}, ("params", "stale")),
+        (ppo, CARTPOLE, {"max_lag": 2, "normalize_obs": True}, ("acting",)),
         (dqn, CARTPOLE, {}, ("params", "target_params")),
         (sac, PENDULUM, {}, ()),
     ],
@@ -65,11 +65,13 @@ def test_what_begins_with_it_and_what_is_new(key, algo, env, more, alike):
     for name in alike:
         np.testing.assert_array_equal(ravel_pytree(getattr(state, name))[0], expected)
     if algo is ppo:
-        np.testing.assert_array_equal(state.past.versions, np.broadcast_to(expected, (3, len(expected))))
-        np.testing.assert_array_equal(state.obs_moments.moments.mean, policy.obs_moments.mean)
+        np.testing.assert_array_equal(state.history.versions, np.broadcast_to(expected, (3, len(expected))))
+        np.testing.assert_array_equal(ravel_pytree(core(state).params)[0], expected)
+        np.testing.assert_array_equal(core(state).obs_moments.moments.mean, policy.obs_moments.mean)
     if algo is sac:  # the actor's policy; critics are new, of which no policy holds anything
         jax.tree.map(np.testing.assert_array_equal, state.params["critic"], anew.params["critic"])
         assert counters.number(state.updates) == 0
+    state, anew = core(state), core(anew)
     names = [name for name in state._fields if name.endswith("opt_state")]
     assert names
     for name in names:

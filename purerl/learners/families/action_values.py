@@ -16,7 +16,7 @@ from purerl import config as cfg
 from purerl import counters, draw, replay, shards, trees
 from purerl.counters import Count
 from purerl.formulas import exploration, schedules
-from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, versions
+from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, stale_actors, target_networks
 from purerl.networks.value_networks import ValueNetwork
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
@@ -71,7 +71,7 @@ class ActionValueState(NamedTuple):
     params: PyTree
     target_params: PyTree
     opt_state: PyTree
-    past: versions.Past | tuple[()]
+    past: stale_actors.History | tuple[()]
     updates: Count
     target_age: Array
 
@@ -153,7 +153,8 @@ def epsilons(config: ActionValueConfig, behaviour: ActionValueBehaviour, num_env
 def init_state(config: ActionValueConfig, optimiser: optax.GradientTransformation, params: PyTree) -> ActionValueState:
     """Makes the state before the first update."""
     opt_state, age = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
-    return ActionValueState(params, params, opt_state, versions.past(params, config.lag), counters.of(), age)
+    past = stale_actors.begin(params, config.lag) if config.lag else ()
+    return ActionValueState(params, params, opt_state, past, counters.of(), age)
 
 
 def descend(
@@ -186,11 +187,13 @@ def descend(
         value, aux = loss(params, batch)
         return value * (config.lag <= config.max_lag), aux
 
-    stale, past = versions.delay(state.past, state.params, config.lag)
+    stale, past = stale_actors.lagged(state.past, state.params, config.lag) if state.past else (state.params, ())
     params, opt_state, (priority, more), metrics = gradients.gradient_step(
         scaled, optimiser, state.params, state.opt_state, batch, at=stale
     )
-    target_params, target_age = versions.refresh(params, state.target_params, state.target_age, config.target_period)
+    target_params, target_age = target_networks.periodic(
+        params, state.target_params, state.target_age, config.target_period
+    )
     acted = behaviour(config, state.params, state.updates)
     epsilon = jnp.mean(epsilons(config, acted, config.num_envs * env.num_agents))
     state = ActionValueState(params, target_params, opt_state, past, counters.increment(state.updates), target_age)

@@ -19,7 +19,7 @@ from purerl import config as cfg
 from purerl import counters, networks, replay, spaces, trees
 from purerl.counters import Count
 from purerl.formulas import td_errors
-from purerl.learners.parts import checks, from_replay, gradients, normalize, settings, versions
+from purerl.learners.parts import checks, from_replay, gradients, normalize, settings, target_networks
 from purerl.learners.parts.normalize import Normalizer
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
@@ -279,7 +279,7 @@ def make_learner(
             (critic, obs, sample.weight, method.noise(key_actor, sample.weight.shape)),
         )
         params = {**moving, "critic": critic}
-        target_params = versions.approach(
+        target_params = target_networks.polyak(
             {name: params[name] for name in method.targets}, state.target_params, config.tau
         )
         waited = (state.waited + 1) % config.policy_delay

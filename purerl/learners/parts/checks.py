@@ -54,6 +54,20 @@ def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
     return [f"num_minibatches = {config.num_minibatches}: must divide {what} = {size}; nearest valid: {nearest}"]
 
 
+def sequence_problems(config: Any, remembers: bool) -> list[str]:
+    """Returns the reasons why a batch cannot be cut into minibatches (`settings.Minibatches`), a line each.
+
+    Args:
+        config: Settings.
+        remembers: Whether the network has a memory, and learns from sequences.
+    """
+    if not remembers or not sound(config, "num_steps", "sequence_length"):
+        return minibatch_problems(config)
+    if config.num_steps % config.sequence_steps:
+        return [f"sequence_length = {config.sequence_length}: must divide num_steps = {config.num_steps}"]
+    return minibatch_problems(config, config.sequence_steps)
+
+
 def order_problems(config: Any, low: str, high: str) -> list[str]:
     """Returns one line if the field ``low`` is not below the field ``high`` in float32.
 

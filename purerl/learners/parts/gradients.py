@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl import backend, counters, draw, shards
+from purerl import backend, counters, draw, shards, trees
 from purerl.counters import Count
 from purerl.learners.parts import activity
-from purerl.trees import scan_means
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
 
@@ -41,37 +40,42 @@ def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatch
     return permutations.astype(jnp.int32).reshape(num_epochs * num_minibatches, num_samples // num_minibatches)
 
 
-def epochs(
+def minibatch_epochs(
     loss: Callable[[PyTree, PyTree], tuple[Array, Metrics]],
     optimiser: optax.GradientTransformation,
     params: PyTree,
     opt_state: PyTree,
-    batch: PyTree,
-    indices: Array,
+    samples: PyTree,
+    key: Key,
     *,
-    over: Callable[[Metrics], Array] | None = None,
+    num_epochs: int,
+    num_minibatches: int,
+    stop: Callable[[Metrics], Array] | None = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Takes a `gradient_step` on the minibatch of each row of ``indices``, one after another.
+    """Takes a `gradient_step` on each minibatch of `minibatch_indices`, one after another.
 
     Args:
         loss: ``loss(params, minibatch) -> (loss, metrics)``.
         optimiser: As for `gradient_step`.
         params: Parameters before the first step.
         opt_state: The optimiser's state, begun by `init_optimiser`.
-        batch: Samples with a leading axis ``[N]``, gathered inside of the scan.
-        indices: Samples of each minibatch ``[updates, size]``.
-        over: ``over(metrics)`` tells from a minibatch's metrics before its step, means over all `shards` of an agent,
+        samples: Samples with a leading axis ``[N]``, gathered inside of the scan.
+        key: Consumed.
+        num_epochs: Number of passes over the samples.
+        num_minibatches: Minibatches of one pass, a divisor of ``N``.
+        stop: ``stop(metrics)`` tells from a minibatch's metrics before its step, means over all `shards` of an agent,
             whether to stop. From the first minibatch on where it is True no more steps are taken, while schedules of
             step sizes (`descent`) go on as if they were. None: all steps are taken.
 
     Returns:
-        The last parameters and state, and the means of the metrics over all updates. With ``over`` they are means over
+        The last parameters and state, and the means of the metrics over all updates. With ``stop`` they are means over
         the minibatches up to the one that stopped, and ``updates_taken`` is the fraction of the steps that were taken.
     """
+    indices = minibatch_indices(key, trees.length(samples), num_epochs, num_minibatches)
     joined, split = join(optimiser, params)
 
     def step(state, index):
-        minibatch = jax.tree.map(lambda x: x[index], batch)
+        minibatch = jax.tree.map(lambda x: x[index], samples)
         state, (metrics, more) = _step(loss, optimiser, split, state, minibatch)
         return state, metrics | more
 
@@ -79,17 +83,17 @@ def epochs(
         before, looking = state
         after, metrics = step(before, index)
         metrics = shards.mean(metrics)
-        taking = looking & ~over(metrics)
+        taking = looking & ~stop(metrics)
         metrics = {name: jnp.where(looking, value, 0.0) for name, value in metrics.items()}
         parts = {"updates_taken": taking.astype(jnp.float32), "looked": looking.astype(jnp.float32)}
         return (_taken(taking, after, before), taking), metrics | parts
 
     start = joined, opt_state
-    if over is None:
-        (joined, opt_state), metrics = scan_means(step, start, indices)
+    if stop is None:
+        (joined, opt_state), metrics = trees.scan_means(step, start, indices)
         return split(joined), opt_state, metrics
     start = start, jnp.ones((), bool)
-    ((joined, opt_state), _), metrics = scan_means(step_until, start, indices)
+    ((joined, opt_state), _), metrics = trees.scan_means(step_until, start, indices)
     taken, looked = metrics.pop("updates_taken"), metrics.pop("looked")
     means = {name: value / looked for name, value in metrics.items()}
     return split(joined), opt_state, {**means, "updates_taken": taken}

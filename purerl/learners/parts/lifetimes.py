@@ -6,10 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import counters
-from purerl.types import Array, Scalar
-
-Age = counters.Count | tuple[()]
-"""The number of iterations in which an agent has learned; () where nothing reads it."""
+from purerl.types import Array, Key, Learner, Scalar, Updated
 
 
 class Lifetime(NamedTuple):
@@ -32,22 +29,37 @@ class Timed(NamedTuple):
     at: Callable[[Lifetime], Any]
 
 
-def begin(*parts: Any) -> Age:
-    """Returns the age of a new agent: a count if any of ``parts`` is `Timed`."""
-    return counters.of() if any(isinstance(part, Timed) for part in parts) else ()
+class Aging(NamedTuple):
+    """The state of a learner with parts that are `Timed`, and the iterations in which it has learned."""
+
+    learner: Any
+    iterations: counters.Count
 
 
-def older(age: Age) -> Age:
-    """Returns the age an iteration later."""
-    return counters.increment(age) if age else ()
+def aging(config: Any, make: Callable[..., Learner], parts: dict[str, Any]) -> Learner:
+    """Makes a learner whose `Timed` parts are, in each update, those of the agent's `Lifetime`.
 
+    Args:
+        config: Settings of the algorithm.
+        make: ``make(**parts)`` makes the learner.
+        parts: Its parts, of which some are `Timed`.
+    """
 
-def now(part: Any, config: Any, age: Age) -> Any:
-    """Returns ``part`` for an agent of this age; a part that is not `Timed` is returned as it is."""
-    if not isinstance(part, Timed):
-        return part
-    assert age, "a part depends on the age of an agent, and the family has none"
-    return then(part, config, passed(config, age))
+    def at(fraction: Scalar) -> Learner:
+        return make(**{name: then(part, config, fraction) for name, part in parts.items()})
+
+    new = at(0.0)
+
+    def update(state: Aging, given: Any, key: Key) -> Updated:
+        learned = at(passed(config, state.iterations)).update(state.learner, given, key)
+        return learned._replace(state=Aging(learned.state, counters.increment(state.iterations)))
+
+    return new._replace(
+        init=lambda key, obs: Aging(new.init(key, obs), counters.of()),
+        behaviour=lambda state: new.behaviour(state.learner),
+        policy=lambda state: new.policy(state.learner),
+        update=update,
+    )
 
 
 def then(part: Any, config: Any, passed: Scalar) -> Any:

@@ -128,6 +128,32 @@ class Recall:
 
 
 @cfg.config
+class Minibatches:
+    """Settings of epochs of minibatches, by `gradients.minibatch_epochs`, with a `Loop` and a `Recall`."""
+
+    num_epochs: cfg.Count = 4
+    """Number of passes over each batch."""
+    num_minibatches: cfg.Count = 4
+    """Number of minibatches of a batch. Must divide num_envs * num_steps or, with a memory, the number of sequences."""
+    sequence_length: Annotated[cfg.NonNegativeCount, WITH_MEMORY] = 16
+    """Number of steps that gradients flow back through, with a memory. Must divide num_steps. 0: num_steps."""
+
+    @property
+    def sequence_steps(self) -> int:
+        """Number of steps of a sequence."""
+        given: Any = self
+        length: int = self.sequence_length or given.num_steps
+        return length
+
+    @property
+    def total_updates(self) -> int:
+        """Number of gradient steps of the whole training."""
+        given: Any = self
+        updates: int = given.num_iterations * self.num_epochs * self.num_minibatches
+        return updates
+
+
+@cfg.config
 class Epsilon:
     """Settings of epsilon-greedy exploration, by `schedules.anneal`."""
 

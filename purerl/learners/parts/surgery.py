@@ -17,37 +17,55 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from purerl import trees
-from purerl.learners.parts import versions
+from purerl.learners.parts.lifetimes import Aging
+from purerl.learners.parts.stale_actors import History, StaleActors
 from purerl.types import Array, PyTree
 
 DENSE = {"kernel": 2, "bias": 1}
 """The parameters of a dense layer, and their axes: the only ones that grow."""
+
+LAYERS = StaleActors, Aging
+"""States that hold another in their field ``learner``."""
+GROWN_APART = "opt_state", "learner"
 
 
 def problems(state: Any, fresh: Any) -> list[str]:
     """Returns the reasons why ``state`` cannot be widened into the shapes of ``fresh``, a line each.
 
     A state has ``params`` and ``opt_state``. Each of its other fields keeps its size, has the structure of ``params``,
-    or is a `versions.Past`.
+    or is a `stale_actors.History`.
 
     Args:
         state: State of a learner, or its `jax.ShapeDtypeStruct`s.
         fresh: State of a wider learner, or its `jax.ShapeDtypeStruct`s.
     """
+    if isinstance(state, LAYERS):
+        return problems(state.learner, fresh.learner) or _size_problems(state, fresh)
     if not {"params", "opt_state"} <= set(getattr(state, "_fields", ())):
         return ["the learner keeps its parameters or its optimisers in a way that surgery does not know"]
     if not _is_like(state, fresh):
         return ["the network would have other layers"]
-    problems = _params_problems(state.params, fresh.params)
+    lines = _params_problems(state.params, fresh.params)
     grown = {(old.shape, new.shape) for old, new in _pairs(state.params, fresh.params)}
     grown |= {((_size(state.params),), (_size(fresh.params),))}
     if any((old.shape, new.shape) not in grown for old, new in _pairs(state.opt_state, fresh.opt_state)):
-        problems.append("the optimiser's state has a size of its own for each parameter")
+        lines.append("the optimiser's state has a size of its own for each parameter")
+    return lines + _size_problems(state, fresh)
+
+
+def _size_problems(state: Any, fresh: Any) -> list[str]:
+    """Returns a line for each field of a state that would have another size, and is no parameters."""
+    lines, params = [], _core(state).params
     for name in state._fields:
         old, new = getattr(state, name), getattr(fresh, name)
-        if name != "opt_state" and not _is_like(old, state.params) and not isinstance(old, versions.Past):
-            problems += [f"{name} would have the shape {b.shape} instead of {a.shape}" for a, b in _pairs(old, new)][:1]
-    return problems
+        if name not in GROWN_APART and not _is_like(old, params) and not isinstance(old, History):
+            lines += [f"{name} would have the shape {b.shape} instead of {a.shape}" for a, b in _pairs(old, new)][:1]
+    return lines
+
+
+def _core(state: Any) -> Any:
+    """Returns the state inside of all `LAYERS`, which has the parameters."""
+    return _core(state.learner) if isinstance(state, LAYERS) else state
 
 
 def widen(state: Any, fresh: Any) -> Any:
@@ -56,18 +74,22 @@ def widen(state: Any, fresh: Any) -> Any:
     Parameters, including those of targets and past versions, have new units that change no output. Moments of new
     parameters are 0. All else stays as it was.
     """
+    params, wider = _core(state).params, _core(fresh).params
 
-    def field(old: PyTree, new: PyTree) -> PyTree:
-        if _is_like(old, state.params):
-            return widen_params(old, fresh.params)
-        if isinstance(old, versions.Past):
-            split = ravel_pytree(state.params)[1]
-            grown = jax.vmap(lambda flat: ravel_pytree(widen_params(split(flat), fresh.params))[0])(old.versions)
+    def field(name: str, old: PyTree, new: PyTree) -> PyTree:
+        if name == "learner" and isinstance(state, LAYERS):
+            return widen(old, new)
+        if name == "opt_state":
+            return widen_moments(old, params, new, wider)
+        if _is_like(old, params):
+            return widen_params(old, wider)
+        if isinstance(old, History):
+            split = ravel_pytree(params)[1]
+            grown = jax.vmap(lambda flat: ravel_pytree(widen_params(split(flat), wider))[0])(old.versions)
             return old._replace(versions=grown)
         return old
 
-    kept = {name: field(getattr(state, name), getattr(fresh, name)) for name in state._fields if name != "opt_state"}
-    return state._replace(**kept, opt_state=widen_moments(state.opt_state, state.params, fresh.opt_state, fresh.params))
+    return state._replace(**{name: field(name, getattr(state, name), getattr(fresh, name)) for name in state._fields})
 
 
 def widen_params(params: PyTree, fresh: PyTree) -> PyTree:

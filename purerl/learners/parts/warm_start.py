@@ -6,7 +6,7 @@ import jax
 
 from purerl import trees
 from purerl.errors import ConfigError
-from purerl.learners.parts import versions
+from purerl.learners.parts.stale_actors import History, StaleActors, begin
 from purerl.types import Key, Learner, PyTree
 
 
@@ -31,9 +31,10 @@ def warm(learner: Learner, policy: PyTree) -> Learner:
         if not given.keys() <= {id(leaf) for leaf in jax.tree.leaves(state)}:
             raise ConfigError("warm_start: is not supported by a learner that computes its policy from its state")
         state = jax.tree.map(lambda leaf: given.get(id(leaf), leaf), state)
-        is_past = lambda x: isinstance(x, versions.Past)
-        anew = lambda x: versions.past(state.params, len(x.versions) - 1) if is_past(x) else x
-        return jax.tree.map(anew, state, is_leaf=is_past)
+        newest = state.acting if isinstance(state, StaleActors) else getattr(state, "params", None)
+        is_history = lambda x: isinstance(x, History)
+        anew = lambda x: begin(newest, len(x.versions) - 1) if is_history(x) else x
+        return jax.tree.map(anew, state, is_leaf=is_history)
 
     return learner._replace(init=init)
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl.learners.parts import settings, versions
+from purerl.learners.parts import settings, target_networks
 from purerl.learners.wrappers.wrapper import Wrapper, inside
 from purerl.types import Array, Env, Key, Learner, PyTree, Scalar, Transition, Updated
 
@@ -85,7 +85,7 @@ def regularised(config: Any, num_agents: int, learner: Learner) -> Learner:
         reward = transformed(trajectory.reward, ratio, config.regularisation, num_agents)
         learned, metrics, scores = learner.update(state.learner, trajectory._replace(reward=reward), key)
         newest = learner.behaviour(learned)
-        reference, age = versions.refresh(newest, state.reference, state.age, config.reference_period)
+        reference, age = target_networks.periodic(newest, state.reference, state.age, config.reference_period)
         return Updated(
             ReferenceState(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}, scores
         )
