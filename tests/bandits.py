@@ -9,10 +9,9 @@ import optax
 from purerl import loops
 from purerl.curricula import replay, sfl
 from purerl.envs import episodic, fleet
-from purerl.learners.parts.estimates import scores
 from purerl.loops.teaching import taught
 from purerl.spaces import Box, Discrete
-from purerl.types import Design, Learner, Updated
+from purerl.types import Design, Learner, Scores, Updated
 
 NUM_ENVS, PULLS = 16, 16
 TRAPS, NUM_LEVELS = 10, 100
@@ -79,7 +78,7 @@ def softmax_learner(learning_rate=0.3, entropy=0.02, fixed=False):
 
         value, grads = jax.value_and_grad(loss)(logits)
         after = optax.apply_updates(logits, optimiser.update(grads, optimiser.init(logits))[0])
-        of_each = scores(jnp.broadcast_to(baseline, trajectory.reward.shape), trajectory.reward - baseline)
+        of_each = Scores(jnp.broadcast_to(baseline, trajectory.reward.shape), trajectory.reward - baseline)
         return Updated(after, {"loss": value, "policy": jax.nn.softmax(after)}, of_each)
 
     return Learner(
