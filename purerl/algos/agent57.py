@@ -123,7 +123,7 @@ def make_learner(
 
     def learn(values: action_values.ActionValueState, experience: Experience, weight: Array):
         target = sequences.unroll(config, network, values.target_params, experience.items)
-        return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target))
+        return action_values.q_learning_step(config, env, optimiser, loss, values, (experience, weight, target))
 
     return policy_families.make_learner(config, env, network, optimiser, read, learn, make_controller(config))
 

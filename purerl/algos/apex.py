@@ -28,7 +28,7 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
     epsilon_ladder=7.0,
 )
 class ApexConfig(dqn.DQNConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program.
+    """Settings of Ape-X.
 
     Environments are actors. There are twice as many as DQN has, and each frame has twice as many updates as with DQN.
     The replay is small: with one of 100,000 steps values stay low until what the first policies collected has been
@@ -70,5 +70,5 @@ apex = Algorithm(
     make_learner,
     make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"image": {**action_values.IMAGE, "num_updates": 32, "capacity": 100_000, "epsilon_end": 0.4}},
+    presets={"image": {**dqn.IMAGE, "num_updates": 32, "capacity": 100_000, "epsilon_end": 0.4}},
 )

@@ -1,5 +1,6 @@
 """C51: categorical distributions of the return (Bellemare et al. 2017, arXiv 1707.06887, Algorithm 1)."""
 
+import functools
 from typing import Annotated
 
 import jax
@@ -8,18 +9,20 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
+from purerl.algos import dqn
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
+from purerl.learners.families.action_values import ActionValueState, Batch
 from purerl.learners.parts import checks
 from purerl.networks import value_networks
 from purerl.networks.given import Fitting, given_or_own
-from purerl.types import Env, Learner
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(double=False)
 class C51Config(action_values.ActionValueConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of C51."""
 
     num_atoms: Annotated[int, cfg.Range(2)] = 51
     """Number of atoms of the return's distribution, evenly spaced from v_min to v_max."""
@@ -59,15 +62,24 @@ def make_learner(
     """
     support = config.v_min + (config.v_max - config.v_min) * jnp.linspace(0.0, 1.0, config.num_atoms)
 
-    def loss(logits, target_logits, action, reward, discount, chooser, next_logits):
-        return td_errors.categorical_q_learning(logits, action, reward, discount, chooser, next_logits, support)
-
     def mean(logits):
         return jnp.sum(jax.nn.softmax(logits) * jnp.broadcast_to(support, logits.shape), axis=-1)
 
-    values = action_values.Values(mean=mean, loss=loss)
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    return action_values.make_learner(config, env, network, values, optimiser)
+    agent = action_values.make_agent(config, env, network, optimiser, values=mean)
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        items = batch.items
+        logits = agent.network.apply(params, items.obs, batch.noise)
+        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        of_each = functools.partial(td_errors.categorical_q_learning, support=support)
+        each, error = jax.vmap(of_each)(logits, action, items.reward, items.discount, chooser, batch.next_out)
+        return agent.loss(each, error, logits, batch)
+
+    def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
+        return agent.step(loss, state, agent.batch(state, sample, key))
+
+    return agent.learner(update)
 
 
 c51 = Algorithm(
@@ -76,5 +88,5 @@ c51 = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
-    presets={"image": action_values.IMAGE},
+    presets={"image": dqn.IMAGE},
 )

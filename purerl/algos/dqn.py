@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypedDict
 
+import jax
 import optax
 from flax import linen as nn
 
@@ -10,17 +11,18 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
+from purerl.learners.families.action_values import ActionValueState, Batch
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.networks.given import given_or_own
-from purerl.types import Array, Env, Learner, PyTree
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchausen}
 
 
 @cfg.config
 class DQNConfig(action_values.ActionValueConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of DQN."""
 
     double: Annotated[bool, cfg.Needs("td_error = 'q_learning'", lambda config: config.td_error == "q_learning")] = True
     """Double Q-learning: choose the target's next action by the online network instead of the target network."""
@@ -76,19 +78,40 @@ def make_learner(
         td_error: A function with the arguments of `td_errors.q_learning`; None: the one that ``config`` names.
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: An optax transformation; None: the one that ``config`` describes.
-        record: Gives the extras of acting (`action_values.make_learner`).
+        record: Gives the extras of acting (`action_values.QAgent`).
     """
     error_of = td_error or TD_ERRORS[config.td_error]
-
-    def loss(*transition):
-        error = error_of(*transition)
-        return td_loss(error, config), error
-
-    values = action_values.Values(mean=lambda q: q, loss=loss)
     network = given_or_own(network, make_network(config, env), env.observation_space)
     if env.legal:
         network = value_networks.legal_only(network, joint_actions(env).legal)
-    return action_values.make_learner(config, env, network, values, optimiser, record)
+    agent = action_values.make_agent(config, env, network, optimiser, record=record)
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        items = batch.items
+        q = agent.network.apply(params, items.obs, batch.noise)
+        target_q = agent.network.apply(batch.target_params, items.obs, batch.target_noise)
+        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        error = jax.vmap(error_of)(q, target_q, action, items.reward, items.discount, chooser, batch.next_out)
+        each = td_loss(error, config)
+        return agent.loss(each, error, q, batch)
+
+    def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
+        return agent.step(loss, state, agent.batch(state, sample, key))
+
+    return agent.learner(update)
+
+
+IMAGE = {
+    "total_steps": 3_200_000,
+    "num_updates": 16,
+    "batch_size": 32,
+    "n_step": 3,
+    "learning_rate": 2.5e-4,
+    "target_period": 1_000,
+    "epsilon_end": 0.02,
+    "hidden_sizes": (128,),
+}
+"""Settings for images: more and smaller steps, tuned on Breakout of MinAtar."""
 
 
 dqn = Algorithm(
@@ -98,5 +121,5 @@ dqn = Algorithm(
     make_learner,
     action_values.make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"image": action_values.IMAGE},
+    presets={"image": IMAGE},
 )

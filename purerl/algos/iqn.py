@@ -1,24 +1,27 @@
 """IQN: quantiles of the return at any fraction (Dabney et al. 2018, arXiv 1806.06923, Algorithm 1)."""
 
+import functools
 from typing import Annotated
 
+import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
 from purerl import config as cfg
+from purerl.algos import dqn
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
-from purerl.learners.families.action_values import problems
+from purerl.learners.families.action_values import ActionValueState, Batch, problems
 from purerl.networks import value_networks
 from purerl.networks.given import given_or_own
-from purerl.types import Env, Learner
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(double=False)
 class IQNConfig(action_values.ActionValueConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of IQN."""
 
     num_quantiles: cfg.Count = 16
     """Number of quantile fractions sampled per observation, for learning, for targets and for acting."""
@@ -56,16 +59,24 @@ def make_learner(
         network: Its output is the pair of quantiles ``[N, A, K]`` and their fractions ``[N, K]``; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-
-    def loss(out, target_out, action, reward, discount, chooser, next_out):
-        (quantiles, fractions), (next_quantiles, _) = out, next_out
-        return td_errors.quantile_q_learning(
-            quantiles, fractions, action, reward, discount, chooser, next_quantiles, config.kappa
-        )
-
-    values = action_values.Values(mean=lambda out: jnp.mean(out[0], axis=-1), loss=loss)
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    return action_values.make_learner(config, env, network, values, optimiser)
+    agent = action_values.make_agent(config, env, network, optimiser, values=lambda out: jnp.mean(out[0], axis=-1))
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        items = batch.items
+        quantiles, fractions = agent.network.apply(params, items.obs, batch.noise)
+        next_quantiles, _ = batch.next_out
+        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        of_each = functools.partial(td_errors.quantile_q_learning, kappa=config.kappa)
+        each, error = jax.vmap(of_each)(
+            quantiles, fractions, action, items.reward, items.discount, chooser, next_quantiles
+        )
+        return agent.loss(each, error, (quantiles, fractions), batch)
+
+    def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
+        return agent.step(loss, state, agent.batch(state, sample, key))
+
+    return agent.learner(update)
 
 
 iqn = Algorithm(
@@ -74,5 +85,5 @@ iqn = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
-    presets={"image": action_values.IMAGE},
+    presets={"image": dqn.IMAGE},
 )

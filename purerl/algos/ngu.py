@@ -91,7 +91,7 @@ def make_learner(
 
     def learn(values: action_values.ActionValueState, experience: Experience, weight: Array):
         target_q = sequences.unroll(config, network, values.target_params, experience.items)
-        return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target_q))
+        return action_values.q_learning_step(config, env, optimiser, loss, values, (experience, weight, target_q))
 
     controller = policy_families.fixed(config.num_policies)
     return policy_families.make_learner(config, env, network, optimiser, lambda q, policy: q, learn, controller)

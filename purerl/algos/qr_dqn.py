@@ -1,22 +1,26 @@
 """QR-DQN: quantiles of the return (Dabney et al. 2018, arXiv 1710.10044, Algorithm 1)."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
 from purerl import config as cfg
+from purerl.algos import dqn
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
-from purerl.learners.families.action_values import problems
+from purerl.learners.families.action_values import ActionValueState, Batch, problems
 from purerl.networks import value_networks
 from purerl.networks.given import given_or_own
-from purerl.types import Env, Learner
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(double=False)
 class QRDQNConfig(action_values.ActionValueConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of QR-DQN."""
 
     num_quantiles: cfg.Count = 50
     """Number of quantiles of the return to learn, at the midpoints of equal parts of [0, 1]."""
@@ -46,14 +50,26 @@ def make_learner(
     """
     midpoints = (jnp.arange(config.num_quantiles) + 0.5) / config.num_quantiles
 
-    def loss(quantiles, target_quantiles, action, reward, discount, chooser, next_quantiles):
-        return td_errors.quantile_q_learning(
-            quantiles, midpoints, action, reward, discount, chooser, next_quantiles, config.kappa
-        )
-
-    values = action_values.Values(mean=lambda quantiles: jnp.mean(quantiles, axis=-1), loss=loss)
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    return action_values.make_learner(config, env, network, values, optimiser)
+    agent = action_values.make_agent(
+        config, env, network, optimiser, values=lambda quantiles: jnp.mean(quantiles, axis=-1)
+    )
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        items = batch.items
+        quantiles = agent.network.apply(params, items.obs, batch.noise)
+        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        fractions = jnp.broadcast_to(midpoints, (len(action), config.num_quantiles))
+        of_each = functools.partial(td_errors.quantile_q_learning, kappa=config.kappa)
+        each, error = jax.vmap(of_each)(
+            quantiles, fractions, action, items.reward, items.discount, chooser, batch.next_out
+        )
+        return agent.loss(each, error, quantiles, batch)
+
+    def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
+        return agent.step(loss, state, agent.batch(state, sample, key))
+
+    return agent.learner(update)
 
 
 qr_dqn = Algorithm(
@@ -62,5 +78,5 @@ qr_dqn = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
-    presets={"image": action_values.IMAGE},
+    presets={"image": dqn.IMAGE},
 )

@@ -150,7 +150,7 @@ def make_learner(
     def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         target_q = sequences.unroll(config, network, state.target_params, sample.items)
         batch = sample.items, sample.weight, target_q
-        return action_values.descend(config, env, optimiser, loss, state, batch)
+        return action_values.q_learning_step(config, env, optimiser, loss, state, batch)
 
     return Learner(
         init=init,

@@ -8,7 +8,7 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl.algos import c51
+from purerl.algos import c51, dqn
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import action_values
 from purerl.networks import value_networks
@@ -18,7 +18,7 @@ from purerl.types import Env, Learner
 
 @cfg.config(double=True, dueling=True, prioritised=True, priority_exponent=0.5, epsilon_start=0.0, epsilon_end=0.0)
 class RainbowConfig(c51.C51Config):
-    """Every float may be traced, swept and evolved; the rest shapes the program. An epsilon would add to the noise."""
+    """Settings of Rainbow. An epsilon would add to the noise."""
 
     noisy: bool = True
     """Noisy networks: explore by learned noise on the weights of the last layers."""
@@ -58,5 +58,5 @@ rainbow = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
-    presets={"image": {**action_values.IMAGE, "epsilon_end": 0.0}},
+    presets={"image": {**dqn.IMAGE, "epsilon_end": 0.0}},
 )

@@ -1,8 +1,8 @@
 """Learning action values from replay: what DQN and its descendants share.
 
 The loop is that of Mnih et al. 2015 (Nature 518, Algorithm 1): act epsilon-greedily, draw a batch, take one step
-towards targets by a network of older parameters. An algorithm defines what its network's outputs mean and how they are
-learned.
+towards targets by a network of older parameters. An algorithm's file has what its network's outputs mean, its loss and
+its update; `make_agent` makes the rest.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,12 @@ from purerl.formulas import exploration, schedules
 from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, stale_actors, target_networks
 from purerl.networks.value_networks import ValueNetwork
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
-
-IMAGE = {
-    "total_steps": 3_200_000,
-    "num_updates": 16,
-    "batch_size": 32,
-    "n_step": 3,
-    "learning_rate": 2.5e-4,
-    "target_period": 1_000,
-    "epsilon_end": 0.02,
-    "hidden_sizes": (128,),
-}
-"""Settings for images: more and smaller steps, tuned on Breakout of MinAtar."""
+from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
 
 
 @cfg.config(num_updates=8, learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
 class ActionValueConfig(from_replay.ReplayConfig, settings.Epsilon, settings.Torso, settings.Adam):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of learning action values from replay."""
 
     n_step: cfg.Count = 5
     """Number of rewards that a target sums before it bootstraps."""
@@ -86,19 +74,20 @@ class ActionValueBehaviour(NamedTuple):
     epsilon: Array
 
 
-class Values(NamedTuple):
-    """How a network's outputs are read as action values, and learned.
+class Batch(NamedTuple):
+    """A sample ``[N]`` of transitions, with what is drawn and computed for it before the gradient.
 
-    ``mean(out)`` returns action values ``[..., A]``. ``loss`` is for one transition, and callers vmap it: ``out`` are
-    outputs of the online network for its observation, ``target_out`` those of the target network for the same,
-    ``next_out`` those of the target network for the next observation, and ``chooser`` ``[A]`` the values by which the
-    next action is chosen. It returns the loss and an error, both scalars; the size of the error is the transition's
-    priority.
+    ``noise`` is that of the online network, ``chooser_noise`` that of choosing the next action, and ``target_noise``
+    that of the target network at the observations. ``next_out`` are the target network's outputs at the next ones.
     """
 
-    mean: Callable[[PyTree], Array]
-    loss: Callable[..., tuple[Array, Array]]
-    # (out, target_out, action, reward, discount, chooser, next_out) -> (loss, error)
+    items: Outcome
+    weight: Array
+    noise: PyTree
+    chooser_noise: PyTree
+    target_noise: PyTree
+    target_params: PyTree
+    next_out: PyTree
 
 
 def problems(config: ActionValueConfig, env: Env | None) -> list[str]:
@@ -157,7 +146,7 @@ def init_state(config: ActionValueConfig, optimiser: optax.GradientTransformatio
     return ActionValueState(params, params, opt_state, past, counters.of(), age)
 
 
-def descend(
+def q_learning_step(
     config: ActionValueConfig,
     env: Env,
     optimiser: optax.GradientTransformation,
@@ -205,81 +194,131 @@ def nothing(q: Array, action: Array) -> tuple[()]:
     return ()
 
 
-def make_learner(
+def identity(out: Array) -> Array:
+    """Returns a network's outputs that are action values themselves."""
+    return out
+
+
+class QAgent(NamedTuple):
+    """An agent that acts epsilon-greedily by the action values of a network, and learns them from replay.
+
+    - ``values(out)``: action values ``[..., A]`` of the network's outputs.
+    - ``record(q [B, A], action [B])``: what is kept in the replay, as ``extras``.
+    """
+
+    config: ActionValueConfig
+    env: Env
+    network: ValueNetwork
+    values: Callable[[PyTree], Array]
+    optimiser: optax.GradientTransformation
+    actions: joint_actions.JointActions
+    record: Callable[[Array, Array], PyTree]
+
+    def choices(self, out: PyTree, obs: PyTree) -> Array:
+        """Returns the action values ``[..., A]`` by which actions are chosen; illegal ones are masked."""
+        return exploration.masked(self.values(out), self.actions.legal(obs))
+
+    def batch(self, state: ActionValueState, sample: Sample, key: Key) -> Batch:
+        """Prepares a sample for learning. Consumes ``key``."""
+        network, shape, keys = self.network, sample.slot.shape, jax.random.split(key, 4)
+        next_out = network.apply(state.target_params, sample.items.next_obs, network.noise(keys[1], shape))
+        return Batch(
+            sample.items,
+            sample.weight,
+            noise=network.noise(keys[3], shape),
+            chooser_noise=network.acting_noise(keys[0], shape),
+            target_noise=network.noise(keys[2], shape),
+            target_params=state.target_params,
+            next_out=next_out,
+        )
+
+    def next_choices(self, params: PyTree, batch: Batch) -> Array:
+        """Computes the values ``[N, A]`` by which the next action is chosen.
+
+        They are those of the online network, ``params``, for double Q-learning (van Hasselt et al. 2016), else those of
+        the target network.
+        """
+        choosing = jax.lax.stop_gradient(params) if self.config.double else batch.target_params
+        return self.choices(
+            self.network.apply(choosing, batch.items.next_obs, batch.chooser_noise), batch.items.next_obs
+        )
+
+    def loss(self, each: Array, error: Array, out: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        """Weighs the losses ``[N]`` of a batch: returns their mean, the priorities ``[N]``, and metrics.
+
+        Args:
+            each: The loss of each transition ``[N]``.
+            error: Its error ``[N]``, whose size is its priority.
+            out: The network's outputs at the observations.
+            batch: The batch.
+        """
+        size, q = jnp.abs(error), self.choices(out, batch.items.obs)
+        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(batch.weight * size)}
+        return jnp.mean(batch.weight * each), (size, metrics)
+
+    def step(
+        self,
+        loss: Callable[[PyTree, Batch], tuple[Array, tuple[Array, Metrics]]],
+        state: ActionValueState,
+        batch: Batch,
+    ) -> Updated:
+        """Takes a `q_learning_step` on a batch."""
+        return q_learning_step(self.config, self.env, self.optimiser, loss, state, batch)
+
+    def learner(self, update: Callable[[ActionValueState, Sample, Key], Updated]) -> Learner:
+        """Makes the `Learner` of an algorithm with the update ``update(state, sample, key)``."""
+        config, network, actions = self.config, self.network, self.actions
+
+        def init(key: Key, obs: PyTree) -> ActionValueState:
+            return init_state(config, self.optimiser, network.init(key, obs))
+
+        def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
+            key_network, key_epsilon = jax.random.split(key)
+            return network.acting_noise(key_network, shape), draw.uniform(key_epsilon, (*shape, 2))
+
+        def explore(behaviour: ActionValueBehaviour, here: Situation, noise: PyTree):
+            network_noise, epsilon_noise = noise
+            q = self.choices(network.apply(behaviour.params, here.obs, network_noise), here.obs)
+            epsilon = epsilons(config, behaviour, q.shape[0])
+            number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(here.obs))
+            return actions.action(number), here.carry, self.record(q, number)
+
+        def exploit(policy: PyTree, here: Situation, key: Key):
+            q = self.choices(network.apply(policy, here.obs, network.still((trees.length(here.obs),))), here.obs)
+            return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), here.carry
+
+        return Learner(
+            init=init,
+            init_carry=lambda num_envs: (),
+            noise=noise,
+            behaviour=lambda state: behaviour(config, state.params, state.updates),
+            explore=explore,
+            policy=lambda state: state.params,
+            exploit=exploit,
+            update=update,
+        )
+
+
+def make_agent(
     config: ActionValueConfig,
     env: Env,
     network: ValueNetwork,
-    values: Values,
     optimiser: optax.GradientTransformation | None = None,
+    values: Callable[[PyTree], Array] = identity,
     record: Callable[[Array, Array], PyTree] = nothing,
-) -> Learner:
-    """Makes a `Learner` of action values.
+) -> QAgent:
+    """Makes the agent of an algorithm.
 
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
         network: What gives the outputs that ``values`` reads.
-        values: How these are read and learned.
         optimiser: An optax transformation; None: the one that ``config`` describes.
+        values: Reads action values off the outputs.
         record: What ``record(q [B, A], action [B])`` returns is kept in the replay, as ``extras``.
     """
     optimiser = optimiser or settings.make_optimiser(config)
-    actions = joint_actions.joint_actions(env)
-
-    def choices(out: PyTree, obs: PyTree) -> Array:
-        """Returns the action values ``[..., A]`` by which actions are chosen; illegal ones are masked."""
-        return exploration.masked(values.mean(out), actions.legal(obs))
-
-    def init(key: Key, obs: PyTree) -> ActionValueState:
-        return init_state(config, optimiser, network.init(key, obs))
-
-    def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
-        key_network, key_epsilon = jax.random.split(key)
-        return network.acting_noise(key_network, shape), draw.uniform(key_epsilon, (*shape, 2))
-
-    def explore(behaviour: ActionValueBehaviour, here: Situation, noise: PyTree):
-        network_noise, epsilon_noise = noise
-        q = choices(network.apply(behaviour.params, here.obs, network_noise), here.obs)
-        epsilon = epsilons(config, behaviour, q.shape[0])
-        number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(here.obs))
-        return actions.action(number), here.carry, record(q, number)
-
-    def exploit(policy: PyTree, here: Situation, key: Key):
-        q = choices(network.apply(policy, here.obs, network.still((trees.length(here.obs),))), here.obs)
-        return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), here.carry
-
-    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        items, weight, noise, chooser_noise, target_params, target_out, next_out = batch
-        out = network.apply(params, items.obs, noise)
-        choosing = jax.lax.stop_gradient(params) if config.double else target_params
-        chooser = choices(network.apply(choosing, items.next_obs, chooser_noise), items.next_obs)
-        each, error = jax.vmap(values.loss)(
-            out, target_out, actions.number(items.action), items.reward, items.discount, chooser, next_out
-        )
-        size = jnp.abs(error)
-        q = choices(out, items.obs)
-        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
-        return jnp.mean(weight * each), (size, metrics)
-
-    def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
-        shape, keys = sample.slot.shape, jax.random.split(key, 4)
-        noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
-        target_noise, next_noise = network.noise(keys[2], shape), network.noise(keys[1], shape)
-        next_out = network.apply(state.target_params, sample.items.next_obs, next_noise)
-        target_out = network.apply(state.target_params, sample.items.obs, target_noise)
-        batch = sample.items, sample.weight, *noises, state.target_params, target_out, next_out
-        return descend(config, env, optimiser, loss, state, batch)
-
-    return Learner(
-        init=init,
-        init_carry=lambda num_envs: (),
-        noise=noise,
-        behaviour=lambda state: behaviour(config, state.params, state.updates),
-        explore=explore,
-        policy=lambda state: state.params,
-        exploit=exploit,
-        update=learn,
-    )
+    return QAgent(config, env, network, values, optimiser, joint_actions.joint_actions(env), record)
 
 
 def make_trainer(config: ActionValueConfig, env: Env, learner: Learner, **ring: Any) -> Trainer:

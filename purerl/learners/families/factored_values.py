@@ -170,7 +170,7 @@ def make_learner(
     def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         target_q = values(state.target_params, sample.items)
         batch = sample.items, sample.weight, state.target_params, target_q
-        return action_values.descend(config, env, optimiser, loss, state, batch)
+        return action_values.q_learning_step(config, env, optimiser, loss, state, batch)
 
     return Learner(
         init=init,
