@@ -116,7 +116,8 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     (tmp_path / "my_package/my_module.py").write_text(OWN)
     (tmp_path / "scripts").symlink_to(ROOT / "scripts")
-    (tmp_path / "my_ppo.py").write_text((ROOT / "purerl/algos/ppo.py").read_text())
+    for name in ("ppo", "dqn"):
+        (tmp_path / f"my_{name}.py").write_text((ROOT / f"purerl/algos/{name}.py").read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
