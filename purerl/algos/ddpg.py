@@ -1,6 +1,7 @@
 """Deep deterministic policy gradients (Lillicrap et al. 2016, arXiv 1509.02971)."""
 
-from typing import Annotated, Literal, Unpack
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +11,23 @@ from purerl import draw, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import CriticParts, Method, problems
+from purerl.learners.families.off_policy_gradients import (
+    Acting,
+    Batch,
+    CriticParts,
+    OffPolicyGradientState,
+    problems,
+)
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
 
 
 @cfg.config(num_critics=1)
 class DDPGConfig(off_policy_gradients.OffPolicyGradientConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of DDPG."""
 
     noise: Literal["gaussian", "ornstein-uhlenbeck"] = "gaussian"
     """Exploration noise added to actions. gaussian: independent at each step. ornstein-uhlenbeck: correlated over
@@ -36,15 +43,28 @@ def make_network(config: DDPGConfig, env: Env) -> ActorAndCritics:
     return off_policy_gradients.networks_for_box(config, env, 1)
 
 
-def make_method(config: DDPGConfig, env: Env, network: ActorAndCritics, smooth=lambda action, noise: action) -> Method:
-    """Makes a deterministic policy and its losses. The policy acts at random until the first update.
+class BoxPolicy(NamedTuple):
+    """A deterministic policy of actions in a box. Its actions are vectors ``[..., D]`` in [-1, 1].
+
+    - ``act(actor, obs)``: the action of the policy.
+    - ``judge(critic, obs, action)``: the critics' values ``[..., K]``.
+    - ``executed(action)``: the action that stands in a replay, as such a vector.
+    - ``acting``: how it explores and exploits.
+    """
+
+    act: Callable[[PyTree, PyTree], Array]
+    judge: Callable[[PyTree, PyTree, Array], Array]
+    executed: Callable[[Array], Array]
+    acting: Acting
+
+
+def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPolicy:
+    """Makes a deterministic policy, which acts at random until the first update.
 
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in, with actions in a box.
         network: The actor and the critics.
-        smooth: ``smooth(action, noise)`` changes the actions ``[N, D]``, in [-1, 1], by which next states are
-            evaluated; ``noise`` is standard normal.
     """
     to_box, to_unit = off_policy_gradients.units(env.action_space)
     moves = off_policy_gradients.moving(env.action_space)
@@ -74,23 +94,11 @@ def make_method(config: DDPGConfig, env: Env, network: ActorAndCritics, smooth=l
         action = jnp.clip(act(actor, obs) + disturbance, -1.0, 1.0)
         return to_box(jnp.where(updated, action, random)), carry
 
-    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: tuple[Array, Array]) -> Array:
-        action = smooth(act(target_params["actor"], next_obs), noise[0])
-        return td_errors.least(judge(target_params["critic"], next_obs, action))
+    def init_carry(num_envs: int) -> PyTree:
+        return () if config.noise == "gaussian" else jnp.zeros((num_envs, network.size))
 
-    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: PyTree) -> tuple[Array, Metrics]:
-        return -judge(critic, obs, act(moving["actor"], obs))[..., 0], {}
-
-    return Method(
-        init=network.init,
-        noise=noise,
-        explore=explore,
-        exploit=lambda params, obs: to_box(act(params, obs)),
-        value=lambda params, obs, action: network.judge(params, obs, to_unit(action)),
-        next_value=next_value,
-        actor_loss=actor_loss,
-        targets=("actor", "critic"),
-        init_carry=lambda num_envs: () if config.noise == "gaussian" else jnp.zeros((num_envs, network.size)),
+    return BoxPolicy(
+        act, judge, to_unit, Acting(noise, explore, lambda actor, obs: to_box(act(actor, obs)), init_carry)
     )
 
 
@@ -103,11 +111,44 @@ def make_learner(
         config: Settings of the algorithm.
         env: Environment to learn in.
         network: A `critics.ActorAndCritics` for a box; None: `make_network`.
-        **parts: The remaining arguments of `off_policy_gradients.make_learner`.
+        **parts: The remaining arguments of `off_policy_gradients.make_agent`.
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    method = make_method(config, env, network)
-    return off_policy_gradients.make_learner(config, env, method, **parts)
+    policy = box_policy(config, env, network)
+    agent = off_policy_gradients.make_agent(config, policy.acting, ("actor", "critic"), **parts)
+
+    def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        q = network.judge(critic, batch.obs, policy.executed(batch.action))
+        return agent.critic_loss(q, batch)
+
+    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        value = policy.judge(critic, batch.obs, policy.act(moving["actor"], batch.obs))[..., 0]
+        return jnp.mean(batch.weight * -value), {}
+
+    def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        _, key_actor = jax.random.split(key)
+        batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
+        action = policy.act(state.target_params["actor"], batch.next_obs)
+        next_q = policy.judge(state.target_params["critic"], batch.next_obs, action)
+        batch = agent.with_target(batch, td_errors.least(next_q))
+        return agent.step(state, sample, batch, critic_loss, actor_loss)
+
+    return agent.learner(network.init, update)
+
+
+MUJOCO = {
+    "total_steps": 1_000_000,
+    "num_envs": 1,
+    "num_steps": 1,
+    "num_updates": 1,
+    "batch_size": 256,
+    "warmup_steps": 10_000,
+    "learning_rate": 3e-4,
+    "actor_learning_rate": 3e-4,
+    "hidden_sizes": (256, 256),
+}
+"""Sizes from the papers of SAC and TD3 for robots (Haarnoja et al. 2018, arXiv 1812.05905, table 1; Fujimoto's own
+code for TD3, which waits longer before its first update). Defaults are for tasks of a few numbers."""
 
 
 ddpg = Algorithm(
@@ -117,5 +158,5 @@ ddpg = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"mujoco": off_policy_gradients.MUJOCO},
+    presets={"mujoco": MUJOCO},
 )

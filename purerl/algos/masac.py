@@ -19,19 +19,19 @@ from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
 from purerl.formulas import distributions, exploration, losses, soft, td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import CriticParts, Method
+from purerl.learners.families.off_policy_gradients import Acting, Batch, CriticParts, OffPolicyGradientState
 from purerl.learners.parts import checks, many_agents, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
 from purerl.networks.torsos import OnPart
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Learner, Metrics, PyTree
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config
 class MASACConfig(many_agents.Numbers, sac_discrete.SACDiscreteConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of MASAC."""
 
 
 def view(config: MASACConfig, env: Env) -> Env:
@@ -62,17 +62,26 @@ def make_network(config: MASACConfig, env: Env) -> ActorAndCritics:
     )
 
 
-def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Method:
-    """Makes a categorical policy of each of ``M`` agents over its legal actions, and its losses."""
+def make_learner(
+    config: MASACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
+    """Makes MASAC's `Learner` of a joint environment: a categorical policy of each of ``M`` agents.
+
+    The parts are those of `sac_discrete.make_learner`.
+    """
+    network = given_or_own(network, make_network(config, env), env.observation_space)
     team = many_agents.team(env)
     categorical = distributions.categorical(team.num_actions)
 
     def logits(actor: PyTree, obs: PyTree) -> Array:
         return exploration.masked(network.act(actor, obs), team.legal(obs))
 
-    def value(critic: PyTree, obs: PyTree, action: Array) -> Array:
-        chosen = jax.nn.one_hot(action, team.num_actions)
-        return jnp.sum(network.judge(critic, obs) * chosen[..., None, :], axis=-1)
+    acting = Acting(
+        noise=lambda key, shape: categorical.noise(key, (*shape, team.num_agents)),
+        explore=lambda actor, updated, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
+        exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
+    )
+    agent = off_policy_gradients.make_agent(config, acting, ("critic",), **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of each agent's policy, by the lowest of the critics, and its entropies, ``[N, M]``.
@@ -86,41 +95,32 @@ def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Meth
         entropy = soft.expected_soft_value(jnp.zeros_like(q), log_probs, 1.0)
         return soft.expected_soft_value(q, log_probs, temperature), entropy
 
-    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
-        temperature = jnp.exp(params["log_temperature"])
-        value, _ = soft_values(params["actor"], target_params["critic"], next_obs, temperature)
-        return jnp.where(team.present(next_obs), value, 0.0) if team.present else value
+    def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        chosen = jax.nn.one_hot(batch.action, team.num_actions)
+        q = jnp.sum(network.judge(critic, batch.obs) * chosen[..., None, :], axis=-1)
+        return agent.critic_loss(q, batch, team.present(batch.obs) if team.present else ())
 
-    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
+    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        obs, legal = batch.obs, team.legal(batch.obs)
         value, entropy = soft_values(moving["actor"], critic, obs, sac.temperature(moving))
-        legal = team.legal(obs)
         count = team.num_actions if legal is None else jnp.sum(legal, axis=-1)
         target = config.target_entropy * jnp.log(jnp.float32(count))
         each, metrics = sac.with_temperature(config, moving, -value, entropy, target)
-        acting = team.acting(obs) if team.acting else ()
+        acts = team.acting(obs) if team.acting else ()
         present = team.present(obs) if team.present else ()
-        return jax.vmap(losses.mean)(each, losses.both(acting, present)), metrics
+        each = jax.vmap(losses.mean)(each, losses.both(acts, present))
+        return jnp.mean(batch.weight * each), metrics
 
-    return Method(
-        init=lambda key, obs: sac.init_params(config, network, key, obs),
-        noise=lambda key, shape: categorical.noise(key, (*shape, team.num_agents)),
-        explore=lambda actor, updated, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
-        exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
-        value=value,
-        next_value=next_value,
-        actor_loss=actor_loss,
-        targets=("critic",),
-        present=team.present,
-    )
+    def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        batch = agent.batch(state, sample, ())
+        temperature = jnp.exp(state.params["log_temperature"])
+        next_value, _ = soft_values(state.params["actor"], state.target_params["critic"], batch.next_obs, temperature)
+        if team.present:
+            next_value = jnp.where(team.present(batch.next_obs), next_value, 0.0)
+        batch = agent.with_target(batch, next_value)
+        return agent.step(state, sample, batch, critic_loss, actor_loss)
 
-
-def make_learner(
-    config: MASACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
-) -> Learner:
-    """Makes MASAC's `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
-    network = given_or_own(network, make_network(config, env), env.observation_space)
-    method = make_method(config, env, network)
-    return off_policy_gradients.make_learner(config, env, method, **parts)
+    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update)
 
 
 masac = Algorithm(

@@ -8,35 +8,26 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import draw
 from purerl.algos.algorithm import Algorithm
+from purerl.algos.ddpg import MUJOCO
 from purerl.formulas import soft
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import CriticParts, Method, problems
+from purerl.learners.families.off_policy_gradients import (
+    Acting,
+    Batch,
+    CriticParts,
+    OffPolicyGradientState,
+    problems,
+)
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
-
-BRAX = {
-    "num_envs": 128,
-    "num_steps": 1,
-    "capacity": 2**20,
-    "warmup_steps": 8_192,
-    "gamma": 0.997,
-    "learning_rate": 6e-4,
-    "actor_learning_rate": 6e-4,
-    "normalize_obs": True,
-    "hidden_sizes": (256, 256),
-}
-HOPPER = {**BRAX, "total_steps": 6_553_600, "num_updates": 64, "batch_size": 512}
-WALKER2D = {**BRAX, "total_steps": 7_864_320, "num_updates": 32, "batch_size": 128}
-"""Settings of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb). Brax also
-multiplies the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale`` of the environment)."""
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 WHILE_LEARNED = cfg.Needs("learn_temperature", lambda config: config.learn_temperature)
 
 
 @cfg.config
 class SACConfig(off_policy_gradients.OffPolicyGradientConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of SAC."""
 
     learn_temperature: bool = True
     """Learn the temperature so that the policy's entropy approaches target_entropy."""
@@ -81,53 +72,71 @@ def with_temperature(
     return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(moving)}
 
 
-def make_method(config: SACConfig, env: Env, network: ActorAndCritics) -> Method:
-    """Makes a squashed Gaussian policy and its losses, with a temperature that is learned along with it."""
-    to_box, to_unit = off_policy_gradients.units(env.action_space)
-    moves = off_policy_gradients.moving(env.action_space)
-    size = network.size if moves is None else int(moves.sum())
-
-    def sample(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
-        """Samples actions ``[..., D]`` in [-1, 1] and returns their log-densities ``[...]``, too."""
-        return soft.squashed_sample(network.act(actor, obs), noise, moves)
-
-    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
-        action, log_prob = sample(params["actor"], next_obs, noise)
-        q = network.judge(target_params["critic"], next_obs, action)
-        return soft.soft_value(q, log_prob, jnp.exp(params["log_temperature"]))
-
-    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
-        action, log_prob = sample(moving["actor"], obs, noise)
-        value = soft.soft_value(network.judge(critic, obs, action), log_prob, temperature(moving))
-        return with_temperature(config, moving, -value, -log_prob, config.target_entropy * size)
-
-    return Method(
-        init=lambda key, obs: init_params(config, network, key, obs),
-        noise=lambda key, shape: draw.normal(key, (*shape, network.size)),
-        explore=lambda actor, updated, obs, carry, noise: (to_box(sample(actor, obs, noise)[0]), carry),
-        exploit=lambda actor, obs: to_box(soft.squashed_mode(network.act(actor, obs))),
-        value=lambda critic, obs, action: network.judge(critic, obs, to_unit(action)),
-        next_value=next_value,
-        actor_loss=actor_loss,
-        targets=("critic",),
-    )
-
-
 def make_learner(
     config: SACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
 ) -> Learner:
-    """Makes SAC's `Learner`.
+    """Makes SAC's `Learner`: a squashed Gaussian policy, with a temperature that is learned along with it.
 
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
         network: A `critics.ActorAndCritics` for a box, with two outputs of the actor for each dimension; None:
             `make_network`.
-        **parts: The remaining arguments of `off_policy_gradients.make_learner`.
+        **parts: The remaining arguments of `off_policy_gradients.make_agent`.
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    method = make_method(config, env, network)
-    return off_policy_gradients.make_learner(config, env, method, **parts)
+    to_box, to_unit = off_policy_gradients.units(env.action_space)
+    moves = off_policy_gradients.moving(env.action_space)
+    size = network.size if moves is None else int(moves.sum())
+
+    def draw_action(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
+        """Samples actions ``[..., D]`` in [-1, 1] and returns their log-densities ``[...]``, too."""
+        return soft.squashed_sample(network.act(actor, obs), noise, moves)
+
+    acting = Acting(
+        noise=lambda key, shape: draw.normal(key, (*shape, network.size)),
+        explore=lambda actor, updated, obs, carry, noise: (to_box(draw_action(actor, obs, noise)[0]), carry),
+        exploit=lambda actor, obs: to_box(soft.squashed_mode(network.act(actor, obs))),
+    )
+    agent = off_policy_gradients.make_agent(config, acting, ("critic",), **parts)
+
+    def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        return agent.critic_loss(network.judge(critic, batch.obs, to_unit(batch.action)), batch)
+
+    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        action, log_prob = draw_action(moving["actor"], batch.obs, batch.noise)
+        value = soft.soft_value(network.judge(critic, batch.obs, action), log_prob, temperature(moving))
+        each, metrics = with_temperature(config, moving, -value, -log_prob, config.target_entropy * size)
+        return jnp.mean(batch.weight * each), metrics
+
+    def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        key_next, key_actor = jax.random.split(key)
+        batch = agent.batch(state, sample, acting.noise(key_actor, sample.weight.shape))
+        noise = acting.noise(key_next, sample.weight.shape)
+        action, log_prob = draw_action(state.params["actor"], batch.next_obs, noise)
+        next_q = network.judge(state.target_params["critic"], batch.next_obs, action)
+        next_value = soft.soft_value(next_q, log_prob, jnp.exp(state.params["log_temperature"]))
+        batch = agent.with_target(batch, next_value)
+        return agent.step(state, sample, batch, critic_loss, actor_loss)
+
+    return agent.learner(lambda key, obs: init_params(config, network, key, obs), update)
+
+
+BRAX = {
+    "num_envs": 128,
+    "num_steps": 1,
+    "capacity": 2**20,
+    "warmup_steps": 8_192,
+    "gamma": 0.997,
+    "learning_rate": 6e-4,
+    "actor_learning_rate": 6e-4,
+    "normalize_obs": True,
+    "hidden_sizes": (256, 256),
+}
+HOPPER = {**BRAX, "total_steps": 6_553_600, "num_updates": 64, "batch_size": 512}
+WALKER2D = {**BRAX, "total_steps": 7_864_320, "num_updates": 32, "batch_size": 128}
+"""Settings of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb). Brax also
+multiplies the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale`` of the environment)."""
 
 
 sac = Algorithm(
@@ -137,5 +146,5 @@ sac = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"mujoco": off_policy_gradients.MUJOCO, "hopper": HOPPER, "walker2d": WALKER2D},
+    presets={"mujoco": MUJOCO, "hopper": HOPPER, "walker2d": WALKER2D},
 )

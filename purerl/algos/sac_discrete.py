@@ -13,18 +13,18 @@ from purerl.algos import sac
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import distributions, exploration, soft, td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import CriticParts, Method
+from purerl.learners.families.off_policy_gradients import Acting, Batch, CriticParts, OffPolicyGradientState
 from purerl.learners.parts import joint_actions, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Learner, Metrics, PyTree
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config
 class SACDiscreteConfig(sac.SACConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of SAC with discrete actions."""
 
     target_entropy: Annotated[cfg.Fraction, sac.WHILE_LEARNED] = 0.5
     """Target entropy of the policy, as a fraction of the entropy of uniform actions."""
@@ -44,17 +44,33 @@ def make_network(config: SACDiscreteConfig, env: Env) -> ActorAndCritics:
     return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso)
 
 
-def make_method(config: SACDiscreteConfig, env: Env, network: ActorAndCritics) -> Method:
-    """Makes a categorical policy over the legal ones of ``A`` joint actions, and its losses."""
+def make_learner(
+    config: SACDiscreteConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
+    """Makes discrete SAC's `Learner`: a categorical policy over the legal ones of ``A`` joint actions.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `critics.ActorAndCritics` for discrete actions; None: `make_network`.
+        **parts: The remaining arguments of `off_policy_gradients.make_agent`.
+    """
+    network = given_or_own(network, make_network(config, env), env.observation_space)
     actions = joint_actions.joint_actions(env)
     categorical = distributions.categorical(actions.num)
 
     def logits(actor: PyTree, obs: PyTree) -> Array:
         return exploration.masked(network.act(actor, obs), actions.legal(obs))
 
-    def value(critic: PyTree, obs: PyTree, action: Array) -> Array:
-        chosen = jax.nn.one_hot(actions.number(action), actions.num)
-        return jnp.sum(network.judge(critic, obs) * chosen[:, None], axis=-1)
+    acting = Acting(
+        noise=categorical.noise,
+        explore=lambda actor, updated, obs, carry, noise: (
+            actions.action(categorical.sample(logits(actor, obs), noise)),
+            carry,
+        ),
+        exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),
+    )
+    agent = off_policy_gradients.make_agent(config, acting, ("critic",), **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of the policy, by the lowest of the critics, and its entropies, both ``[N]``."""
@@ -68,44 +84,24 @@ def make_method(config: SACDiscreteConfig, env: Env, network: ActorAndCritics) -
         count = actions.num if legal is None else jnp.sum(legal, axis=-1)
         return config.target_entropy * jnp.log(jnp.float32(count))
 
-    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
-        temperature = jnp.exp(params["log_temperature"])
-        return soft_values(params["actor"], target_params["critic"], next_obs, temperature)[0]
+    def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        chosen = jax.nn.one_hot(actions.number(batch.action), actions.num)
+        q = jnp.sum(network.judge(critic, batch.obs) * chosen[:, None], axis=-1)
+        return agent.critic_loss(q, batch)
 
-    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
-        temperature = sac.temperature(moving)
-        value, entropy = soft_values(moving["actor"], critic, obs, temperature)
-        return sac.with_temperature(config, moving, -value, entropy, target_entropy(obs))
+    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        value, entropy = soft_values(moving["actor"], critic, batch.obs, sac.temperature(moving))
+        each, metrics = sac.with_temperature(config, moving, -value, entropy, target_entropy(batch.obs))
+        return jnp.mean(batch.weight * each), metrics
 
-    return Method(
-        init=lambda key, obs: sac.init_params(config, network, key, obs),
-        noise=categorical.noise,
-        explore=lambda actor, updated, obs, carry, noise: (
-            actions.action(categorical.sample(logits(actor, obs), noise)),
-            carry,
-        ),
-        exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),
-        value=value,
-        next_value=next_value,
-        actor_loss=actor_loss,
-        targets=("critic",),
-    )
+    def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        batch = agent.batch(state, sample, ())
+        temperature = jnp.exp(state.params["log_temperature"])
+        next_value, _ = soft_values(state.params["actor"], state.target_params["critic"], batch.next_obs, temperature)
+        batch = agent.with_target(batch, next_value)
+        return agent.step(state, sample, batch, critic_loss, actor_loss)
 
-
-def make_learner(
-    config: SACDiscreteConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
-) -> Learner:
-    """Makes discrete SAC's `Learner`.
-
-    Args:
-        config: Settings of the algorithm.
-        env: Environment to learn in.
-        network: A `critics.ActorAndCritics` for discrete actions; None: `make_network`.
-        **parts: The remaining arguments of `off_policy_gradients.make_learner`.
-    """
-    network = given_or_own(network, make_network(config, env), env.observation_space)
-    method = make_method(config, env, network)
-    return off_policy_gradients.make_learner(config, env, method, **parts)
+    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update)
 
 
 sac_discrete = Algorithm(

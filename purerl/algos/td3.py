@@ -6,21 +6,23 @@ that are slightly disturbed.
 
 from typing import Unpack
 
+import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos import ddpg
 from purerl.algos.algorithm import Algorithm
+from purerl.formulas import td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import CriticParts, problems
+from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
-from purerl.types import Array, Env, Learner
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(num_critics=2, policy_delay=2, noise_deviation=0.1)
 class TD3Config(ddpg.DDPGConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of TD3."""
 
     target_noise: cfg.NonNegative = 0.2
     """Standard deviation of the noise on target actions, for actions scaled to [-1, 1]."""
@@ -32,15 +34,33 @@ def make_learner(
     config: TD3Config, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
 ) -> Learner:
     """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
+    network = given_or_own(network, ddpg.make_network(config, env), env.observation_space)
+    policy = ddpg.box_policy(config, env, network)
+    agent = off_policy_gradients.make_agent(config, policy.acting, ("actor", "critic"), **parts)
 
-    def smooth(action: Array, noise: Array) -> Array:
+    def disturbed(action: Array, noise: Array) -> Array:
         """Adds clipped noise to the actions of targets (section 5.3, eq. 14)."""
         noise = jnp.clip(config.target_noise * noise, -config.target_noise_clip, config.target_noise_clip)
         return jnp.clip(action + noise, -1.0, 1.0)
 
-    network = given_or_own(network, ddpg.make_network(config, env), env.observation_space)
-    method = ddpg.make_method(config, env, network, smooth)
-    return off_policy_gradients.make_learner(config, env, method, **parts)
+    def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
+        q = network.judge(critic, batch.obs, policy.executed(batch.action))
+        return agent.critic_loss(q, batch)
+
+    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        value = policy.judge(critic, batch.obs, policy.act(moving["actor"], batch.obs))[..., 0]
+        return jnp.mean(batch.weight * -value), {}
+
+    def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        key_next, key_actor = jax.random.split(key)
+        batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
+        normal, _ = policy.acting.noise(key_next, sample.weight.shape)
+        action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), normal)
+        next_q = policy.judge(state.target_params["critic"], batch.next_obs, action)
+        batch = agent.with_target(batch, td_errors.least(next_q))
+        return agent.step(state, sample, batch, critic_loss, actor_loss)
+
+    return agent.learner(network.init, update)
 
 
 td3 = Algorithm(
@@ -50,5 +70,5 @@ td3 = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"mujoco": off_policy_gradients.MUJOCO},
+    presets={"mujoco": ddpg.MUJOCO},
 )

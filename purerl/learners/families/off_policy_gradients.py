@@ -2,12 +2,13 @@
 
 The loop is that of Lillicrap et al. 2016 (arXiv 1509.02971, Algorithm 1): act with noise, draw a batch, move critics
 towards targets by slowly moving copies of the networks, move the policy towards actions that the critics value more. An
-algorithm defines how it acts, what a next state is worth, and what its actor minimises.
+algorithm's file has how it acts, what a next state is worth, and what its critics and its actor minimise; `make_agent`
+makes the rest.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
 import jax
@@ -25,20 +26,6 @@ from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
 
-MUJOCO = {
-    "total_steps": 1_000_000,
-    "num_envs": 1,
-    "num_steps": 1,
-    "num_updates": 1,
-    "batch_size": 256,
-    "warmup_steps": 10_000,
-    "learning_rate": 3e-4,
-    "actor_learning_rate": 3e-4,
-    "hidden_sizes": (256, 256),
-}
-"""Sizes from the papers of SAC and TD3 for robots (Haarnoja et al. 2018, arXiv 1812.05905, table 1; Fujimoto's own
-code for TD3, which waits longer before its first update). Defaults are for tasks of a few numbers."""
-
 
 @cfg.config(
     num_envs=4,
@@ -51,7 +38,7 @@ code for TD3, which waits longer before its first update). Defaults are for task
     activation="relu",
 )
 class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings.Adam):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of an actor with critics that learn from replay."""
 
     n_step: cfg.Count = 1
     """Number of rewards that a target sums before it bootstraps."""
@@ -108,29 +95,43 @@ class OffPolicyGradientBehaviour(NamedTuple):
     updated: Array
 
 
-class Method(NamedTuple):
-    """What distinguishes an algorithm of the family from the others.
+class Batch(NamedTuple):
+    """A sample ``[N]`` of transitions to learn from; of a team of ``M`` agents, actions and targets are ``[N, M]``.
 
-    ``N`` samples, ``K`` critics. For a team of ``M`` agents, ``[N]`` and ``[N, K]`` below are ``[N, M]`` and ``[N, M,
-    K]``, except for the actor's loss.
-
-    Observations are normalised, actions in the environment's units. ``params`` are all of the learner's, and ``moving``
-    those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies. ``present(obs)`` is
-    bool ``[N, M]``, where the values of an agent of a team are learned; None: everywhere.
+    Observations are normalised, actions in the environment's units. ``reward`` is the sum of the rewards of ``n_step``
+    steps, and ``discount`` multiplies the value of the next observation. ``noise`` is that of the actor's step, and
+    ``target`` what the critics learn, once it is known.
     """
 
-    init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
-    noise: Callable[[Key, tuple[int, ...]], PyTree]  # noise of updates and of exploration: one element per observation
+    obs: PyTree
+    action: Array
+    reward: Array
+    discount: Array
+    next_obs: PyTree
+    weight: Array
+    noise: PyTree
+    target: Array | tuple[()] = ()
+
+
+class Acting(NamedTuple):
+    """How an algorithm acts. Observations are normalised, actions in the environment's units.
+
+    - ``noise(key, shape)``: the randomness of ``shape`` many actions.
+    - ``explore(actor, updated, obs, carry, noise)``: returns ``(action, carry)``; ``updated`` tells whether there has
+      been an update.
+    - ``exploit(actor, obs)``: returns the most likely action.
+    """
+
+    noise: Callable[[Key, tuple[int, ...]], PyTree]
     explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
-    # (actor, updated, obs, carry, noise) -> (action, carry)
-    exploit: Callable[[PyTree, PyTree], Array]  # (actor, obs) -> action
-    value: Callable[[PyTree, PyTree, Array], Array]  # (critic, obs, action) -> [N, K]
-    next_value: Callable[[dict, dict, PyTree, PyTree], Array]  # (params, target_params, next_obs, noise) -> [N]
-    actor_loss: Callable[[dict, PyTree, PyTree, PyTree], tuple[Array, Metrics]]
-    # (moving, critic, obs, noise) -> (loss [N], metrics)
-    targets: Sequence[str]
+    exploit: Callable[[PyTree, PyTree], Array]
     init_carry: Callable[[int], PyTree] = lambda num_envs: ()
-    present: Callable[[PyTree], Array] | None = None
+
+
+CriticLoss = Callable[[PyTree, Batch], tuple[Array, tuple[Array, Metrics]]]
+"""A function ``(critic, batch) -> (loss, (priority [N], metrics))``."""
+ActorLoss = Callable[[dict[str, PyTree], PyTree, Batch], tuple[Array, Metrics]]
+"""A function ``(moving, critic, batch) -> (loss, metrics)``, where ``moving`` are all parameters but the critic's."""
 
 
 def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
@@ -186,130 +187,176 @@ def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], 
 
 
 class CriticParts(TypedDict, total=False):
-    """Parts that every algorithm of the family takes: arguments of `make_learner`."""
+    """Parts that every algorithm takes: arguments of `make_agent`."""
 
     td_loss: Callable[[Array, Any], Array]
     optimiser: optax.GradientTransformation | None
 
 
-def make_learner(
-    config: OffPolicyGradientConfig,
-    env: Env,
-    method: Method,
-    td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
-    optimiser: optax.GradientTransformation | None = None,
-) -> Learner:
-    """Makes a `Learner` by ``method``.
+class CriticAgent(NamedTuple):
+    """An actor and critics that learn from replay: what they see, how they act and how they are optimised.
 
-    Args:
-        config: Settings of the algorithm.
-        env: Environment to learn in.
-        method: What the algorithm defines.
-        td_loss: ``td_loss(error, config)``, elementwise.
-        optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
+    ``targets`` names the parameters that have slowly moving copies.
     """
-    normalizer: Normalizer = normalize.running() if config.normalize_obs else normalize.identity()
-    of_critic = optimiser or settings.make_optimiser(config)
-    of_actor = optimiser or settings.make_optimiser(
-        dataclasses.replace(config, learning_rate=config.actor_learning_rate), period=config.policy_delay
-    )
 
-    def init(key: Key, obs: PyTree) -> OffPolicyGradientState:
-        params = method.init(key, obs)
-        return OffPolicyGradientState(
-            params,
-            {name: params[name] for name in method.targets},
-            gradients.init_optimiser(of_critic, params["critic"]),
-            gradients.init_optimiser(of_actor, without_critic(params)),
-            normalizer.init(trees.take(obs, 0)),
-            counters.of(),
-            jnp.zeros((), jnp.int32),
-        )
+    config: OffPolicyGradientConfig
+    acting: Acting
+    normalizer: Normalizer
+    of_critic: optax.GradientTransformation
+    of_actor: optax.GradientTransformation
+    td_loss: Callable[[Array, Any], Array]
+    targets: tuple[str, ...]
 
-    def behaviour(state: OffPolicyGradientState) -> OffPolicyGradientBehaviour:
-        return OffPolicyGradientBehaviour(
-            OffPolicyGradientPolicy(state.params["actor"], state.obs_moments), counters.reached(state.updates, 1)
-        )
+    def batch(self, state: OffPolicyGradientState, sample: Sample, noise: PyTree) -> Batch:
+        """Prepares a sample for learning, with the ``noise`` of the actor's step."""
+        items: Outcome = sample.items
+        obs, next_obs = (self.normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
+        return Batch(obs, items.action, items.reward, items.discount, next_obs, sample.weight, noise)
 
-    def explore(behaviour: OffPolicyGradientBehaviour, here: Situation, noise: PyTree):
-        policy, updated = behaviour
-        obs = normalizer.apply(policy.obs_moments, here.obs)
-        return *method.explore(policy.params, updated, obs, here.carry, noise), ()
+    def with_target(self, batch: Batch, next_value: Array) -> Batch:
+        """Returns a batch with targets, by the values ``[N]`` (of a team ``[N, M]``) of the next observations."""
+        columns = batch.reward, batch.discount
+        reward, discount = (x.reshape(x.shape + (1,) * (next_value.ndim - 1)) for x in columns)
+        return batch._replace(target=jax.lax.stop_gradient(reward + discount * next_value))
 
-    def exploit(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
-        return method.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
+    def critic_loss(
+        self, q: Array, batch: Batch, counts: Array | tuple[()] = ()
+    ) -> tuple[Array, tuple[Array, Metrics]]:
+        """Computes the loss of ``K`` critics, the priorities ``[N]`` and metrics.
 
-    def critic_loss(critic: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        obs, action, weight, target = batch
-        q = method.value(critic, obs, action)
-        error = target[..., None] - q
-        if method.present:
-            error = jnp.where(method.present(obs)[..., None], error, 0.0)
+        Args:
+            q: Values of the actions ``[N, K]``, of a team ``[N, M, K]``.
+            batch: The batch, with targets.
+            counts: Where the values of an agent of a team are learned, bool ``[N, M]``; ``()``: everywhere.
+        """
+        error = jnp.asarray(batch.target)[..., None] - q
+        if not isinstance(counts, tuple):
+            error = jnp.where(counts[..., None], error, 0.0)
         axes = tuple(range(1, error.ndim))
         size = jnp.mean(jnp.abs(error), axis=axes)
-        each = jnp.sum(td_loss(error, config), axis=axes)
-        return jnp.mean(weight * each), (size, {"value": jnp.mean(q), "td_error": jnp.mean(weight * size)})
+        each = jnp.sum(self.td_loss(error, self.config), axis=axes)
+        metrics = {"value": jnp.mean(q), "td_error": jnp.mean(batch.weight * size)}
+        return jnp.mean(batch.weight * each), (size, metrics)
 
-    def actor_loss(moving: dict, batch: PyTree) -> tuple[Array, Metrics]:
-        critic, obs, weight, noise = batch
-        each, metrics = method.actor_loss(moving, critic, obs, noise)
-        return jnp.mean(weight * each), metrics
+    def step(
+        self,
+        state: OffPolicyGradientState,
+        sample: Sample,
+        batch: Batch,
+        critic_loss: CriticLoss,
+        actor_loss: ActorLoss,
+    ) -> Updated:
+        """Takes a step of the critics, then one of the actor against the new critics; and moves the target networks.
 
-    def learn(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
-        items: Outcome = sample.items
-        key_next, key_actor = jax.random.split(key)
-        obs, next_obs = (normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
-        next_value = method.next_value(
-            state.params, state.target_params, next_obs, method.noise(key_next, sample.weight.shape)
-        )
-        reward, discount = (x.reshape(x.shape + (1,) * (next_value.ndim - 1)) for x in (items.reward, items.discount))
-        target = jax.lax.stop_gradient(reward + discount * next_value)
+        With a ``policy_delay`` the actor and the target networks wait for so many updates.
+        """
         critic, critic_opt_state, (priority, more), metrics = gradients.gradient_step(
-            critic_loss,
-            of_critic,
-            state.params["critic"],
-            state.critic_opt_state,
-            (obs, items.action, sample.weight, target),
+            critic_loss, self.of_critic, state.params["critic"], state.critic_opt_state, batch
         )
+        before = without_critic(state.params)
         moving, actor_opt_state, of_policy, actor_metrics = gradients.gradient_step(
-            actor_loss,
-            of_actor,
-            without_critic(state.params),
+            lambda moving, given: actor_loss(moving, *given),
+            self.of_actor,
+            before,
             state.actor_opt_state,
-            (critic, obs, sample.weight, method.noise(key_actor, sample.weight.shape)),
+            (critic, batch),
         )
         params = {**moving, "critic": critic}
-        target_params = target_networks.polyak(
-            {name: params[name] for name in method.targets}, state.target_params, config.tau
-        )
-        waited = (state.waited + 1) % config.policy_delay
-        if config.policy_delay > 1:
+        newest = {name: params[name] for name in self.targets}
+        target_params = target_networks.polyak(newest, state.target_params, self.config.tau)
+        waited = (state.waited + 1) % self.config.policy_delay
+        if self.config.policy_delay > 1:
             moving, actor_opt_state, target_params = jax.tree.map(
                 lambda new, old: jnp.where(waited == 0, new, old),
                 (moving, actor_opt_state, target_params),
-                (without_critic(state.params), state.actor_opt_state, state.target_params),
+                (before, state.actor_opt_state, state.target_params),
             )
         learned = OffPolicyGradientState(
             {**moving, "critic": critic},
             target_params,
             critic_opt_state,
             actor_opt_state,
-            normalizer.update(state.obs_moments, items.obs),
+            self.normalizer.update(state.obs_moments, sample.items.obs),
             counters.increment(state.updates),
             waited,
         )
         of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"], **of_policy}
         return Updated(learned, {**more, **of_policy, **metrics}, priority)
 
-    return Learner(
-        init=init,
-        init_carry=method.init_carry,
-        noise=method.noise,
-        behaviour=behaviour,
-        explore=explore,
-        policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
-        exploit=exploit,
-        update=learn,
+    def learner(
+        self,
+        init_params: Callable[[Key, PyTree], dict[str, PyTree]],
+        update: Callable[[OffPolicyGradientState, Sample, Key], Updated],
+    ) -> Learner:
+        """Makes the `Learner`.
+
+        Args:
+            init_params: ``init_params(key, obs)`` makes the parameters, ``"actor"`` and ``"critic"`` among them.
+            update: ``update(state, sample, key)`` is the algorithm's update.
+        """
+        normalizer, acting = self.normalizer, self.acting
+
+        def init(key: Key, obs: PyTree) -> OffPolicyGradientState:
+            params = init_params(key, obs)
+            return OffPolicyGradientState(
+                params,
+                {name: params[name] for name in self.targets},
+                gradients.init_optimiser(self.of_critic, params["critic"]),
+                gradients.init_optimiser(self.of_actor, without_critic(params)),
+                normalizer.init(trees.take(obs, 0)),
+                counters.of(),
+                jnp.zeros((), jnp.int32),
+            )
+
+        def behaviour(state: OffPolicyGradientState) -> OffPolicyGradientBehaviour:
+            policy = OffPolicyGradientPolicy(state.params["actor"], state.obs_moments)
+            return OffPolicyGradientBehaviour(policy, counters.reached(state.updates, 1))
+
+        def explore(behaviour: OffPolicyGradientBehaviour, here: Situation, noise: PyTree):
+            policy, updated = behaviour
+            obs = normalizer.apply(policy.obs_moments, here.obs)
+            return *acting.explore(policy.params, updated, obs, here.carry, noise), ()
+
+        def exploit(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
+            return acting.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
+
+        return Learner(
+            init=init,
+            init_carry=acting.init_carry,
+            noise=acting.noise,
+            behaviour=behaviour,
+            explore=explore,
+            policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
+            exploit=exploit,
+            update=update,
+        )
+
+
+def make_agent(
+    config: OffPolicyGradientConfig,
+    acting: Acting,
+    targets: tuple[str, ...],
+    td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
+    optimiser: optax.GradientTransformation | None = None,
+) -> CriticAgent:
+    """Makes the agent of an algorithm.
+
+    Args:
+        config: Settings of the algorithm.
+        acting: How it acts.
+        targets: Names of the parameters that have slowly moving copies.
+        td_loss: ``td_loss(error, config)``, elementwise.
+        optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
+    """
+    of_actor = dataclasses.replace(config, learning_rate=config.actor_learning_rate)
+    return CriticAgent(
+        config,
+        acting,
+        normalize.running() if config.normalize_obs else normalize.identity(),
+        optimiser or settings.make_optimiser(config),
+        optimiser or settings.make_optimiser(of_actor, period=config.policy_delay),
+        td_loss,
+        targets,
     )
 
 
