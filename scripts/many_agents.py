@@ -16,8 +16,8 @@ from claims import claim, population, show
 
 from purerl import envs, ippo, iql, mappo, masac, ppo, qmix, vdn
 from purerl.algos.masac import make_network as make_networks
+from purerl.algos.qmix import make_network as make_team_network
 from purerl.envs import agents
-from purerl.learners.families import factored_values
 from purerl.learners.parts import many_agents
 from purerl.loops.evaluation import evaluate, player, random_player, versus
 from purerl.networks import mixers
@@ -56,8 +56,8 @@ def two_step(seeds: int) -> None:
     ):
         size = {"mixer_size": 8} if algo is qmix else {}
         config = algo.Config(**TWO_STEP, **size)
-        joint = factored_values.view(config, env)
-        network, team = factored_values.make_network(config, joint), many_agents.team(joint)
+        joint = qmix.view(config, env)
+        network, team = make_team_network(config, joint), many_agents.team(joint)
 
         def read(key, config, algo=algo, joint=joint, network=network, team=team, mixer=mixer):
             state = algo.make_train(config, env)(key).state.learner

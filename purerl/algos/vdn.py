@@ -5,24 +5,22 @@ The value of a joint action is the sum of the agents' action values.
 
 from typing import Unpack
 
+from purerl.algos import qmix
 from purerl.algos.algorithm import Algorithm
-from purerl.learners.families import factored_values
 from purerl.networks import mixers
 from purerl.types import Env, Learner
 
 
-def make_learner(
-    config: factored_values.FactoredValueConfig, env: Env, **parts: Unpack[factored_values.FactoredValueParts]
-) -> Learner:
-    """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
-    return factored_values.make_learner(config, env, mixers.summed(), **parts)
+def make_learner(config: qmix.TeamConfig, env: Env, **parts: Unpack[qmix.TeamParts]) -> Learner:
+    """Makes the `Learner` of a joint environment; the parts are those of `qmix.make_team_learner`."""
+    return qmix.make_team_learner(config, env, mixers.summed(), **parts)
 
 
 vdn = Algorithm(
     "vdn",
-    factored_values.FactoredValueConfig,
-    factored_values.problems,
+    qmix.TeamConfig,
+    qmix.problems,
     make_learner,
-    factored_values.make_trainer,
-    view=factored_values.view,
+    qmix.make_trainer,
+    view=qmix.view,
 )

@@ -44,7 +44,7 @@ from purerl.algos import (
 )
 from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
-from purerl.learners.families import actor_critic, factored_values
+from purerl.learners.families import actor_critic
 from purerl.learners.parts import all_action_rules, many_agents
 from purerl.networks import mixers
 from purerl.spaces import Box
@@ -142,8 +142,8 @@ def team_value(mixer):
     """What ``mixer`` makes of the largest of the action values of a team of one."""
 
     def value(config, env, state, obs):
-        joint, obs = factored_values.view(config, env), {"agents": obs[:, None]}
-        network = factored_values.make_network(config, joint)
+        joint, obs = qmix.view(config, env), {"agents": obs[:, None]}
+        network = qmix.make_network(config, joint)
         q, _ = network.step(state.params["agents"], obs, network.init_carry(len(obs["agents"])))
         mixed = mixer(config).mix(state.params["mixer"], q.max(axis=-1), many_agents.team(joint).state(obs))
         return mixed[:, 0]

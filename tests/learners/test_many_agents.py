@@ -11,7 +11,6 @@ from compiling import compiled, for_bits
 from purerl import draw, trees
 from purerl.algos import impala, ippo, iql, mappo, masac, qmix, vdn
 from purerl.envs.episodic import no_noise
-from purerl.learners.families import factored_values
 from purerl.networks import mixers
 from purerl.replay.views import Cut
 from purerl.spaces import Box, Discrete
@@ -162,8 +161,8 @@ FACTORED = {
     "target_period": 2,
 }
 FACTORS = {
-    "iql": (iql.iql, factored_values.FactoredValueConfig(**FACTORED), mixers.apart()),
-    "vdn": (vdn.vdn, factored_values.FactoredValueConfig(**FACTORED, double=False), mixers.summed()),
+    "iql": (iql.iql, qmix.TeamConfig(**FACTORED), mixers.apart()),
+    "vdn": (vdn.vdn, qmix.TeamConfig(**FACTORED, double=False), mixers.summed()),
     "qmix": (qmix.qmix, qmix.QMIXConfig(**FACTORED, mixer_size=3, hyper_size=4), mixers.monotonic(3, 4)),
 }
 
@@ -190,7 +189,7 @@ def factored(request):
         (),
     )
     sample = Sample(items, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.int32), jnp.asarray([1.0, 0.5, 2.0, 1.0]))
-    network = compiled(factored_values.make_network(config, env), "step")
+    network = compiled(qmix.make_network(config, env), "step")
     return config, learner, network, mixer, state, sample, learner.update
 
 
