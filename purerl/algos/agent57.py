@@ -14,9 +14,9 @@ from purerl import config as cfg
 from purerl import trees
 from purerl.algos import ngu, r2d2
 from purerl.algos.algorithm import Algorithm
+from purerl.algos.ngu import Controller, Experience
 from purerl.formulas import bandits, novelty, td_errors
-from purerl.learners.families import action_values, policy_families
-from purerl.learners.families.policy_families import Controller, Experience
+from purerl.learners.families import action_values
 from purerl.learners.parts import sequences, settings
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
@@ -26,7 +26,7 @@ from purerl.types import Array, Env, Learner, Metrics, PyTree
 
 @cfg.config(gamma=0.9999)
 class Agent57Config(ngu.NGUConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of Agent57."""
 
     gamma_middle: Annotated[float, cfg.Range(0, 1)] = 0.997
     """Discount factor at the end of the first quarter of the policies; below 1."""
@@ -47,7 +47,7 @@ class Twins(NamedTuple):
 
 def problems(config: Agent57Config, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-    problems = policy_families.problems(config, env)
+    problems = ngu.problems(config, env)
     if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
         problems.append(f"num_policies = {config.num_policies}: must be at least 4")
     if cfg.sound(config, "gamma", "gamma_middle", "gamma_end") and not (
@@ -62,7 +62,7 @@ def problems(config: Agent57Config, env: Env | None) -> list[str]:
 
 def make_network(config: Agent57Config, env: Env) -> Recurrent:
     """Makes two of Never Give Up's networks: the first for the extrinsic reward, the second for the intrinsic one."""
-    return recurrent.twins(policy_families.make_network(config, env))
+    return recurrent.twins(ngu.make_network(config, env))
 
 
 def make_learner(
@@ -77,11 +77,11 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: A `recurrent.Recurrent` of ``(obs, policy_families.NetworkInputs)`` whose output is a pair of action
+        network: A `recurrent.Recurrent` of ``(obs, ngu.NetworkInputs)`` whose output is a pair of action
             values ``[B, A]``, extrinsic and intrinsic; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-    network = given_or_own(network, make_network(config, env), policy_families.input_space(config, env))
+    network = given_or_own(network, make_network(config, env), ngu.input_space(config, env))
     optimiser = optimiser or settings.make_optimiser(config)
 
     betas = novelty.betas(config.num_policies, config.intrinsic_scale)
@@ -125,7 +125,7 @@ def make_learner(
         target = sequences.unroll(config, network, values.target_params, experience.items)
         return action_values.q_learning_step(config, env, optimiser, loss, values, (experience, weight, target))
 
-    return policy_families.make_learner(config, env, network, optimiser, read, learn, make_controller(config))
+    return ngu.make_family_learner(config, env, network, optimiser, read, learn, make_controller(config))
 
 
 def make_controller(config: Agent57Config) -> Controller:

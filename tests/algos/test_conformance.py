@@ -107,7 +107,7 @@ def family_value(module, read):
         carry, result = learner.init_carry(1), []
         for one in obs[:, None]:
             _, following = learner.exploit(learner.policy(state), Situation(one, carry), jax.random.key(0))
-            inputs = following.told._replace(action=carry.told.action)
+            inputs = following.inputs._replace(action=carry.inputs.action)
             q = read(network.step(state.params, (one, inputs), carry.memory)[0])
             result.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))
             ends = one[:, 0] != 0

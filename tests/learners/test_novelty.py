@@ -12,13 +12,14 @@ from exploration import cells_seen
 
 from purerl import agent57, envs, ngu
 from purerl.algos.agent57 import make_controller
+from purerl.algos.ngu import fixed_controller, prepare
 from purerl.envs.fleet import fleet
 from purerl.formulas import bandits, returns, td_errors
-from purerl.learners.families import policy_families
 from purerl.learners.parts import novelty
 from purerl.learners.wrappers.intrinsic import IntrinsicSettings, curious
 from purerl.loops.rollout import init_actors, rollout
 from purerl.networks import MLP
+from purerl.replay.views import Cut
 from purerl.types import Learner, Situation, Transition, Updated
 
 KEY = jax.random.key(0)
@@ -199,8 +200,8 @@ def test_novelty_is_the_reward_of_the_step_that_led_there(played):
     """It comes with the next observation, and not across the end of an episode."""
     config, trajectory, _ = played
     short = dataclasses.replace(config, burn_in=2)
-    cut = trajectory._replace(next_obs=policy_families.Cut(np.array([3, -1, 0, 5]), np.zeros((4, 4))))
-    result = policy_families.experienced(short, lambda action: action, jax.tree.map(jnp.asarray, cut))
+    cut = trajectory._replace(next_obs=Cut(np.array([3, -1, 0, 5]), np.zeros((4, 4))))
+    result = prepare(short, lambda action: action, jax.tree.map(jnp.asarray, cut))
     following = np.append(trajectory.extras.every.intrinsic[1:], np.zeros((1, 4)), axis=0)
     np.testing.assert_array_equal(result.intrinsic, np.where(trajectory.last, 0, following)[2:])
     obs, after = result.items.next_obs.obs
@@ -212,7 +213,7 @@ def test_novelty_is_the_reward_of_the_step_that_led_there(played):
 
 
 def test_actors_of_ngu_keep_their_policies():
-    controller = policy_families.fixed(3)
+    controller = fixed_controller(3)
     chosen = controller.choose(controller.init(7), jnp.zeros((7, 2)), jnp.arange(7))
     np.testing.assert_array_equal(chosen, [0, 1, 2, 0, 1, 2, 0])
     learner = ngu.make_learner(ngu.Config(**SMALL), envs.make("CartPole-v1"))
