@@ -108,9 +108,14 @@ def write(name: str, text: str) -> None:
 
 
 def read(app, name, source) -> None:
-    """Links that leave this folder lead to the copies."""
+    """Links that leave this folder lead to the copies, and the page of an algorithm ends with its code."""
     if not name.startswith("generated/"):
         source[0] = linked(source[0], "../" * (1 + name.count("/")), "")
+    file = ROOT / "purerl/algos" / f"{name.removeprefix('algorithms/').replace('-', '_')}.py"
+    functions = re.findall(r"^def (make_(?:team_)?learner)\(", file.read_text(), re.MULTILINE) if file.exists() else []
+    if name.startswith("algorithms/") and functions:
+        shown = f"```{{literalinclude}} ../../purerl/algos/{file.name}\n:pyobject: {functions[-1]}\n```"
+        source[0] += f"\n## The code\n\n`{functions[-1]}` of `purerl/algos/{file.name}`:\n\n{shown}\n"
 
 
 def skip(app, what, name, thing, skipped, options) -> bool | None:

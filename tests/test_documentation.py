@@ -253,7 +253,7 @@ def assert_known(words):
     elif words[0] == "python" or "=" in words[0] or words[0].startswith(".ci/"):
         assert any((ROOT / word).is_file() for word in words if word.startswith(("scripts/", ".ci/"))), words
     else:
-        assert words[0] in ("pytest", "pre-commit", "sphinx-build", "python3", "."), words
+        assert words[0] in ("pytest", "pre-commit", "sphinx-build", "python3", "cp", "."), words
 
 
 @pytest.mark.weekly

@@ -18,6 +18,7 @@ from purerl.learned import disco as disco_rules
 from purerl.learners.families import actor_critic
 from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
 from purerl.learners.parts.all_action_rules import Moments
+from purerl.learners.parts.surgery import core
 from purerl.loops.rollout import rollout
 from purerl.networks.all_actions import AllActions
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
@@ -54,7 +55,7 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
     optimiser = gradients.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
 
     def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
-        judged, learned, rows = actor_critic.make_agent(config, env), agent.learner, fleet(env, config.num_envs)
+        judged, learned, rows = actor_critic.make_agent(config, env), core(agent.learner), fleet(env, config.num_envs)
         latest = actor_critic.PolicyGradientPolicy(learned.params, learned.obs_moments)
         _, trajectory, _ = rollout(key, rows, trainer.learner, latest, agent.actors, config.num_steps)
         _, trajectory = judged.scale(learned, trajectory)

@@ -113,12 +113,13 @@ def test_judges_by_what_the_critic_knows():
     trainer = meta_gradient._smooth(socket, impala, config, ENV, by_critic)(start.meta_params)
     judge = jax.jit(lambda agent: by_critic.loss(trainer, agent, {}, (), jax.random.key(3))[0])
     learner = agent.learner
-    stale = jax.tree.map(lambda x: x + 1.0, learner.stale)
-    acted_by_older = judge(agent._replace(learner=learner._replace(stale=stale)))
+    acting = jax.tree.map(lambda x: x + 1.0, learner.acting)
+    acted_by_older = judge(agent._replace(learner=learner._replace(acting=acting)))
     np.testing.assert_array_equal(acted_by_older, judge(agent))
-    moments = learner.reward_scale.moments._replace(count=jnp.int32(10**6), var=jnp.float32(100.0))
-    scaled = learner._replace(reward_scale=learner.reward_scale._replace(moments=moments))
-    assert judge(agent._replace(learner=scaled)) != judge(agent)
+    own = learner.learner
+    moments = own.reward_scale.moments._replace(count=jnp.int32(10**6), var=jnp.float32(100.0))
+    scaled = own._replace(reward_scale=own.reward_scale._replace(moments=moments))
+    assert judge(agent._replace(learner=learner._replace(learner=scaled))) != judge(agent)
 
 
 @pytest.mark.weekly

@@ -55,7 +55,7 @@ def problems(state: Any, fresh: Any) -> list[str]:
 
 def _size_problems(state: Any, fresh: Any) -> list[str]:
     """Returns a line for each field of a state that would have another size, and is no parameters."""
-    lines, params = [], _core(state).params
+    lines, params = [], core(state).params
     for name in state._fields:
         old, new = getattr(state, name), getattr(fresh, name)
         if name not in GROWN_APART and not _is_like(old, params) and not isinstance(old, History):
@@ -63,9 +63,9 @@ def _size_problems(state: Any, fresh: Any) -> list[str]:
     return lines
 
 
-def _core(state: Any) -> Any:
+def core(state: Any) -> Any:
     """Returns the state inside of all `LAYERS`, which has the parameters."""
-    return _core(state.learner) if isinstance(state, LAYERS) else state
+    return core(state.learner) if isinstance(state, LAYERS) else state
 
 
 def widen(state: Any, fresh: Any) -> Any:
@@ -74,7 +74,7 @@ def widen(state: Any, fresh: Any) -> Any:
     Parameters, including those of targets and past versions, have new units that change no output. Moments of new
     parameters are 0. All else stays as it was.
     """
-    params, wider = _core(state).params, _core(fresh).params
+    params, wider = core(state).params, core(fresh).params
 
     def field(name: str, old: PyTree, new: PyTree) -> PyTree:
         if name == "learner" and isinstance(state, LAYERS):
