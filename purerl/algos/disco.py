@@ -49,20 +49,6 @@ from purerl.types import (
 
 NUM_BINS = 601
 """Number of bins of the distribution of a value: whole numbers from -300 to 300."""
-CATCH = {
-    "total_steps": 58_000,
-    "num_envs": 2,
-    "num_steps": 29,
-    "unroll": 30,
-    "period": 29,
-    "num_updates": 1,
-    "capacity": 29 * 1024,
-    "warmup_steps": 58 * 32,
-    "learning_rate": 1e-2,
-}
-"""The authors' experiment on Catch (github.com/google-deepmind/disco_rl at 9059a29, colabs/eval.ipynb): 1,000
-iterations of 58 frames. Each iteration after the first 32 learns from 64 of the last 1,024 trajectories. In the
-original a trajectory of 29 rows has 28 steps to learn from, because the last row only bootstraps; here it has 29."""
 
 
 @cfg.config(
@@ -79,7 +65,7 @@ original a trajectory of 29 rows has 28 steps to learn from, because the last ro
     activation="relu",
 )
 class DiscoConfig(sequences.Spans, from_replay.ReplayConfig, settings.Torso, settings.StepSize):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of DiscoRL's agent."""
 
     head_size: cfg.Count = 128
     """Units of the LSTM over actions, and of the hidden layer of each output per action."""
@@ -300,6 +286,22 @@ def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree
 def make_trainer(config: DiscoConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from sequences."""
     return from_replay.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))
+
+
+CATCH = {
+    "total_steps": 58_000,
+    "num_envs": 2,
+    "num_steps": 29,
+    "unroll": 30,
+    "period": 29,
+    "num_updates": 1,
+    "capacity": 29 * 1024,
+    "warmup_steps": 58 * 32,
+    "learning_rate": 1e-2,
+}
+"""The authors' experiment on Catch (github.com/google-deepmind/disco_rl at 9059a29, colabs/eval.ipynb): 1,000
+iterations of 58 frames. Each iteration after the first 32 learns from 64 of the last 1,024 trajectories. In the
+original a trajectory of 29 rows has 28 steps to learn from, because the last row only bootstraps; here it has 29."""
 
 
 disco = Algorithm(

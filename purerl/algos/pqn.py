@@ -17,17 +17,6 @@ from purerl.networks.given import given_or_own
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Transition, Updated
 
-IMAGE = {
-    "total_steps": 10_000_000,
-    "num_envs": 128,
-    "num_steps": 32,
-    "num_epochs": 2,
-    "num_minibatches": 32,
-    "hidden_sizes": (128,),
-    "exploration_fraction": 0.1,
-}
-"""Settings for images, tuned on Breakout of MinAtar."""
-
 
 @cfg.config(
     num_envs=32,
@@ -39,7 +28,7 @@ IMAGE = {
     layer_norm=True,
 )
 class PQNConfig(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of PQN."""
 
     num_epochs: cfg.Count = 4
     """Number of passes over each batch."""
@@ -197,6 +186,18 @@ def make_learner(
         exploit=exploit,
         update=learn,
     )
+
+
+IMAGE = {
+    "total_steps": 10_000_000,
+    "num_envs": 128,
+    "num_steps": 32,
+    "num_epochs": 2,
+    "num_minibatches": 32,
+    "hidden_sizes": (128,),
+    "exploration_fraction": 0.1,
+}
+"""Settings for images, tuned on Breakout of MinAtar."""
 
 
 pqn = Algorithm(

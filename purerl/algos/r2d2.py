@@ -24,34 +24,6 @@ from purerl.networks.given import given_or_own
 from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
-SEED_RL = {
-    "total_steps": 10_000_000,
-    "num_envs": 85,
-    "num_steps": 80,
-    "num_updates": 1,
-    "batch_size": 64,
-    "capacity": 400_000,
-    "warmup_steps": 40_000,
-    "burn_in": 40,
-    "unroll": 81,
-    "period": 80,
-    "gamma": 0.997,
-    "target_period": 100,
-    "learning_rate": 1e-4,
-    "learning_rate_decay": 0.0,
-    "max_grad_norm": 1.0,
-    "memory_size": 128,
-    "hidden_sizes": (128, 128),
-    "activation": "relu",
-}
-"""Settings of SEED RL for Atari (Espeholt et al. 2020, arXiv 1910.06591, section A.3.1;
-github.com/google-research/seed_rl at 0e1e0ac, gcp/train_atari.sh, agents/r2d2/learner.py and atari/r2d2_main.py):
-a batch of 64 sequences for every 85 new ones, which is its replay ratio of 0.75. Its loss is a sum over 80 steps
-where ours is a mean, so its bound of 80 for gradients is 1 here. Scaled down: 85 environments instead of 610
-actors; a replay of 5,000 sequences instead of 100,000, with the first update after 500 instead of 5,000; a target
-of 100 updates instead of 2500; an LSTM and streams of 128 units instead of 512; and 1e7 steps instead of 1.25e10.
-Its Adam has an epsilon of 1e-3. The torso depends on the task; the original has three convolutions."""
-
 
 @cfg.config(
     num_envs=16,
@@ -70,7 +42,7 @@ Its Adam has an epsilon of 1e-3. The torso depends on the task; the original has
     hidden_sizes=(64, 64),
 )
 class R2D2Config(settings.Recall, sequences.Sequences, action_values.ActionValueConfig):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of R2D2."""
 
     priority_mix: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.9
     """Weight of the largest TD error in a sequence's priority. The mean TD error has the remaining weight."""
@@ -168,6 +140,35 @@ def make_trainer(config: R2D2Config, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from sequences."""
     view = replay.sequences(config.sample_rows, config.period)
     return action_values.make_trainer(config, env, learner, view=view)
+
+
+SEED_RL = {
+    "total_steps": 10_000_000,
+    "num_envs": 85,
+    "num_steps": 80,
+    "num_updates": 1,
+    "batch_size": 64,
+    "capacity": 400_000,
+    "warmup_steps": 40_000,
+    "burn_in": 40,
+    "unroll": 81,
+    "period": 80,
+    "gamma": 0.997,
+    "target_period": 100,
+    "learning_rate": 1e-4,
+    "learning_rate_decay": 0.0,
+    "max_grad_norm": 1.0,
+    "memory_size": 128,
+    "hidden_sizes": (128, 128),
+    "activation": "relu",
+}
+"""Settings of SEED RL for Atari (Espeholt et al. 2020, arXiv 1910.06591, section A.3.1;
+github.com/google-research/seed_rl at 0e1e0ac, gcp/train_atari.sh, agents/r2d2/learner.py and atari/r2d2_main.py):
+a batch of 64 sequences for every 85 new ones, which is its replay ratio of 0.75. Its loss is a sum over 80 steps
+where ours is a mean, so its bound of 80 for gradients is 1 here. Scaled down: 85 environments instead of 610
+actors; a replay of 5,000 sequences instead of 100,000, with the first update after 500 instead of 5,000; a target
+of 100 updates instead of 2500; an LSTM and streams of 128 units instead of 512; and 1e7 steps instead of 1.25e10.
+Its Adam has an epsilon of 1e-3. The torso depends on the task; the original has three convolutions."""
 
 
 r2d2 = Algorithm(

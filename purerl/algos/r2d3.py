@@ -22,7 +22,7 @@ from purerl.types import Dataset, Env, Learner, Trainer
 
 @cfg.config
 class R2D3Config(r2d2.R2D2Config):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Settings of R2D3: those of R2D2, and how demonstrations are mixed in."""
 
     demo_ratio: cfg.Fraction = 1 / 16
     """Probability that a sequence of a batch is from the demonstrations. 1: all are. Paine et al. report 1/256 as best,
