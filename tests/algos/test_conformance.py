@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import for_bits
+from compiling import core, for_bits
 from demos import given_demos
 
 from purerl import config as cfg
@@ -75,7 +75,7 @@ def critic(config, env, state, obs):
     other ends the episode."""
     network = actor_critic.make_network(config, env, distributions.for_space(env.action_space))
     last = obs[:, None, 0] != 0
-    return network.unroll(state.params, obs[:, None], network.init_carry(1), last)[1][:, 0]
+    return network.unroll(core(state).params, obs[:, None], network.init_carry(1), last)[1][:, 0]
 
 
 def read(mean, make_network):
@@ -533,7 +533,7 @@ def test_seeds_differ_from_the_first_parameter_on(row, short, env, first):
 
 
 def test_every_parameter_learns(first, runs):
-    before, after = data(first[1].learner.params), runs[0][0].state.learner.params
+    before, after = data(core(first[1]).params), core(runs[0][0].state).params
     moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), before, after)
     assert all(jax.tree.leaves(moved)), moved
 
@@ -552,7 +552,7 @@ def test_state_is_closed_and_strongly_typed(row, short, env):
 def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
     """One program for all configs, whose parameters are others if one number is halved, or no longer zero. Those that
     say themselves that they have no effect (`config.Needs`) have none, nor have ``idle`` ones."""
-    flat = lambda run: np.concatenate([np.ravel(x) for x in jax.tree.leaves(data(run.state.learner.params))])
+    flat = lambda run: np.concatenate([np.ravel(x) for x in jax.tree.leaves(data(core(run.state).params))])
     usual, idle, expected = flat(runs[0][0]), [], []
     assert np.all(np.isfinite(usual))
     for name in cfg.traced_fields(numbers):
