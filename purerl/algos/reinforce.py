@@ -50,9 +50,10 @@ def make_learner(
         samples = policy, value, steps.action, steps.log_prob, steps.acting, steps.present
         policy, value, action, acted, acting, present = trees.merge(samples, 2)  # [T * B]
         log_prob = agent.distribution.log_prob(policy, action)
-        fixed = jax.lax.stop_gradient((*trees.split((log_prob, value), steps.last.shape), next_value))
-        advantage, target = agent.estimate(estimate, steps, *fixed)
-        scores = Scores(fixed[1], advantage)
+        columns = (*trees.split((log_prob, value), steps.last.shape), next_value)  # [T, B]
+        fixed_log_prob, fixed_value, next_value = jax.lax.stop_gradient(columns)
+        advantage, target = agent.estimate(estimate, steps, fixed_log_prob, fixed_value, next_value)
+        scores = Scores(fixed_value, advantage)
         advantage, target = trees.merge((advantage, target), 2)
         policy_loss = -losses.mean(advantage * log_prob, acting)
         critic_loss = losses.mean(value_loss(value, jax.lax.stop_gradient(value), target, config), present)

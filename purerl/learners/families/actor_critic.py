@@ -222,7 +222,16 @@ class Agent(NamedTuple):
     def batch(
         self, steps: Steps, length: int, *, log_prob: Array, value: Array, advantage: Array, target: Array
     ) -> Batch:
-        """Cuts a trajectory ``[T, B]`` into samples or, for a network with a memory, into sequences of ``length``."""
+        """Cuts a trajectory into samples or, for a network with a memory, into sequences.
+
+        Args:
+            steps: The trajectory ``[T, B]``.
+            length: Steps of a sequence, a divisor of ``T``.
+            log_prob: What ratios of probabilities refer to ``[T, B]``.
+            value: The critic's values before the update ``[T, B]``.
+            advantage: Advantages ``[T, B]``.
+            target: What values learn ``[T, B]``.
+        """
         remembers = self.remembers(steps)
         length = length if remembers else 1
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import counters
+from purerl.learners.parts.layers import inside
 from purerl.types import Array, Key, Learner, Scalar, Updated
 
 
@@ -54,12 +55,7 @@ def aging(config: Any, make: Callable[..., Learner], parts: dict[str, Any]) -> L
         learned = at(passed(config, state.iterations)).update(state.learner, given, key)
         return learned._replace(state=Aging(learned.state, counters.increment(state.iterations)))
 
-    return new._replace(
-        init=lambda key, obs: Aging(new.init(key, obs), counters.of()),
-        behaviour=lambda state: new.behaviour(state.learner),
-        policy=lambda state: new.policy(state.learner),
-        update=update,
-    )
+    return inside(new, init=lambda key, obs: Aging(new.init(key, obs), counters.of()), update=update)
 
 
 def then(part: Any, config: Any, passed: Scalar) -> Any:

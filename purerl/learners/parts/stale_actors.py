@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import config as cfg
 from purerl.learners.parts import settings
+from purerl.learners.parts.layers import inside
 from purerl.types import Array, Key, Learner, PyTree, Scalar, Transition, Updated
 
 
@@ -68,12 +69,8 @@ def delayed(config: StaleActorSettings, learner: Learner, learn: Callable[..., U
         metrics = {**metrics, "lag": jnp.asarray(config.lag, jnp.float32)}
         return Updated(StaleActors(learned, acting, history), metrics, scores)
 
-    return learner._replace(
-        init=init,
-        behaviour=lambda state: learner.behaviour(state.learner)._replace(params=state.acting),
-        policy=lambda state: learner.policy(state.learner),
-        update=update,
-    )
+    behaviour = lambda state: learner.behaviour(state.learner)._replace(params=state.acting)
+    return inside(learner, init=init, behaviour=behaviour, update=update)
 
 
 def begin(params: PyTree, max_lag: int) -> History:

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 from purerl import config as cfg
 from purerl.errors import ConfigError
+from purerl.learners.parts.layers import inside
 from purerl.learners.parts.settings import EVERY_DECISION
-from purerl.types import Env, Key, Learner, Metrics, Transition
+from purerl.types import Env, Learner
+
+__all__ = ["Wrapper", "Wrappers", "added", "composed", "inside", "offered", "problems", "wrapped"]
 
 
 class Wrapper(NamedTuple):
@@ -106,24 +109,6 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
                 problems.append(f"{given}: must be {each.off!r} with {beside}; it needs {' and '.join(withheld)}")
         problems += each.problems(config, env)
     return problems
-
-
-def inside(learner: Learner, **functions: Any) -> Learner:
-    """Returns a learner whose state holds that of ``learner`` in its field ``learner``.
-
-    It does the same as ``learner``, except for ``functions``, fields of `Learner` by name.
-    """
-
-    def observe(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
-        observed, metrics = learner.observe(state.learner, trajectory, key)
-        return state._replace(learner=observed), metrics
-
-    same = {
-        "behaviour": lambda state: learner.behaviour(state.learner),
-        "policy": lambda state: learner.policy(state.learner),
-        "observe": observe,
-    }
-    return learner._replace(**{**same, **functions})
 
 
 def wrapped(wrappers: Sequence[Wrapper], config: Any, env: Env, learner: Learner) -> Learner:
