@@ -225,23 +225,10 @@ def traced_fields(config_or_class: Any) -> list[str]:
 
 def problems(config: Any) -> list[str]:
     """Returns a line for each field whose value has the wrong type or lies outside its range; skips tracers."""
-    return list(_problems(config).values())
-
-
-def sound(config: Any, *names: str) -> bool:
-    """Returns whether `problems` finds nothing wrong with the fields ``names``, and none of them is an array.
-
-    An array may be traced.
-    """
-    return not _problems(config, names) and not any(isinstance(getattr(config, name), jax.Array) for name in names)
-
-
-def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]:
-    """Returns `problems` by the names of their fields, of all fields or of ``names``."""
-    problems: dict[str, str] = {}
+    problems: list[str] = []
     kind_of_config: Any = type(config)
     hints, lengths = _hints(kind_of_config), _lengths(kind_of_config)
-    for name in [field.name for field in dataclasses.fields(config)] if names is None else names:
+    for name in [field.name for field in dataclasses.fields(config)]:
         value = getattr(config, name)
         if isinstance(value, jax.core.Tracer):
             continue
@@ -260,8 +247,13 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
         if kind is float:
             problem = problem or _rounding_problem(number, limits)
         if problem:
-            problems[name] = f"{name} = {value!r}: {problem}"
+            problems.append(f"{name} = {value!r}: {problem}")
     return problems
+
+
+def known(*values: Any) -> bool:
+    """Tells whether values of settings can be compared in Python: none is an array, which may be traced."""
+    return not any(isinstance(value, jax.Array) for value in values)
 
 
 @functools.cache

@@ -215,8 +215,8 @@ class TrainState(NamedTuple):
 
     ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or learner
     was not finite; the learner stays as it was before that iteration. ``stopping`` is the state of `loops.stopping`,
-    ``()`` where nothing stops a training early, and ``curriculum`` the state of `loops.teaching`, ``()`` where nothing
-    chooses levels. ``fault`` is what was not finite first, of `FAULTS` the first where nothing was.
+    ``()`` where nothing stops a training early, and ``curriculum`` the state of `curricula.training`, ``()`` where
+    nothing chooses levels. ``fault`` is what was not finite first, of `FAULTS` the first where nothing was.
     """
 
     learner: PyTree
@@ -429,8 +429,8 @@ class Trainer(NamedTuple):
     beginning has halves, too: ``begin(key)`` is the state before the warm-up (None: there is no warm-up, and ``init``
     gives that state), and ``fill(state, trajectory)`` stores a trajectory of the warm-up.
 
-    Where a curriculum chooses levels (`loops.teaching`), ``acts_by(state)`` is what ``collect`` takes in place of the
-    behaviour. What ``collect`` then returns between the actors and the metrics is what ``learn`` takes, and an
+    Where a curriculum chooses levels (`curricula.training`), ``acts_by(state)`` is what ``collect`` takes in place of
+    the behaviour. What ``collect`` then returns between the actors and the metrics is what ``learn`` takes, and an
     iteration takes ``scored_steps`` more steps in the rows of ``fleet``, which are scored or another agent's.
     """
 

@@ -8,8 +8,8 @@ import optax
 
 from purerl import loops
 from purerl.curricula import replay, sfl
+from purerl.curricula.training import curriculum_trainer
 from purerl.envs import episodic, fleet
-from purerl.loops.teaching import taught
 from purerl.spaces import Box, Discrete
 from purerl.types import Design, Learner, Scores, Updated
 
@@ -110,7 +110,7 @@ def replaying(env, *, score=None, temperature=0.3, staleness=0.3, robust=False, 
         score=score or of_returns(),
         robust=robust,
     )
-    return taught(fleet(env, NUM_ENVS), env, softmax_learner(), curriculum, num_steps=PULLS)
+    return curriculum_trainer(fleet(env, NUM_ENVS), env, softmax_learner(), curriculum, num_steps=PULLS)
 
 
 def randomised(env):
@@ -120,7 +120,7 @@ def randomised(env):
 
 def learnable(env, **settings):
     """A training by sampling for learnability."""
-    return taught(
+    return curriculum_trainer(
         fleet(env, NUM_ENVS), env, softmax_learner(fixed=True), sfl(env, NUM_ENVS, **settings), num_steps=PULLS
     )
 

@@ -10,6 +10,7 @@ import jax
 from purerl import config as cfg
 from purerl import trees
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
@@ -20,7 +21,7 @@ from purerl.learners.families.actor_critic import (
     ValueLoss,
     problems,
 )
-from purerl.learners.parts import estimates, gradients, teaching
+from purerl.learners.parts import estimates, gradients
 from purerl.learners.parts.estimates import Estimate, first_of
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
@@ -120,7 +121,7 @@ a2c = Algorithm(
     A2CConfig,
     problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=("lpg", "optimiser"),
     presets={
         "image": {**IMAGE, "gae_lambda": 0.95},

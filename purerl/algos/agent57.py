@@ -48,15 +48,11 @@ class Twins(NamedTuple):
 def problems(config: Agent57Config, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     problems = ngu.problems(config, env)
-    if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
+    if 2 <= config.num_policies < 4:
         problems.append(f"num_policies = {config.num_policies}: must be at least 4")
-    if cfg.sound(config, "gamma", "gamma_middle", "gamma_end") and not (
-        config.gamma >= config.gamma_middle >= config.gamma_end
-    ):
-        problems.append(
-            f"gamma = {config.gamma!r}, gamma_middle = {config.gamma_middle!r}, gamma_end = {config.gamma_end!r}: must "
-            "not increase"
-        )
+    gamma, middle, end = config.gamma, config.gamma_middle, config.gamma_end
+    if cfg.known(gamma, middle, end) and not gamma >= middle >= end:
+        problems.append(f"gamma = {gamma!r}, gamma_middle = {middle!r}, gamma_end = {end!r}: must not increase")
     return problems
 
 
@@ -114,7 +110,7 @@ def make_learner(
             )
             taken = jnp.take_along_axis(q, experience.number[..., None], axis=-1)[..., 0]
             error = td_errors.rescale(target, config.rescale_epsilon) - taken
-            return sequences.squared(config, error, learned, weight)
+            return sequences.squared(config.priority_mix, error, learned, weight)
 
         losses = [of_one(reward, q[0][i], target[0][i], target[1][i]) for i, reward in enumerate(rewards)]
         total, priority, td_error = (sum(x[1:], x[0]) for x in zip(*losses, strict=True))

@@ -9,11 +9,14 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Unpack
 import jax
 import numpy as np
 
+from purerl import config as cfg
 from purerl import loops
+from purerl.curricula.settings import CurriculumSettings, teacher
+from purerl.curricula.settings import problems as curriculum_problems
 from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
-from purerl.learners.parts import contract, given_parts, lifetimes, teaching, warm_start
+from purerl.learners.parts import contract, given_parts, lifetimes, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.replay.fixed import dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
@@ -106,12 +109,15 @@ class Algorithm(NamedTuple, Generic[P]):
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-        if mistaken := self._mistaken(config, env):
+        if mistaken := self._mistaken(config, env) or cfg.problems(config):
             return mistaken
         problems: list[str] = self.own_problems(config, env)
         view = env if problems or env is None else self.view(config, env)
-        if view is not None and (of_teacher := teaching.teacher(config, view)):
-            problems += [f"the teacher: {line}" for line in self.own_problems(*of_teacher)]
+        if isinstance(config, CurriculumSettings):
+            problems += curriculum_problems(config, view)
+            if view is not None and (of_teacher := teacher(config, view)):
+                lines = cfg.problems(of_teacher[0]) or self.own_problems(*of_teacher)
+                problems += [f"the teacher: {line}" for line in lines]
         return problems + wrapper.problems(self.own_config, self.wrappers, config, view)
 
     def make_learner(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
@@ -161,7 +167,7 @@ class Algorithm(NamedTuple, Generic[P]):
         if problems := [f"{name}: {line}" for name in data for line in dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = contract.kept(self.name, self.make_learner(config, env, *args, **parts))
-        if of_teacher := teaching.teacher(config, view):
+        if isinstance(config, CurriculumSettings) and (of_teacher := teacher(config, view)):
             without_parts: Callable[..., Learner] = self.own_learner
             data["teacher"] = without_parts(*of_teacher)
         return self.loop(config, view, learner, **data)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.ppo import PRESETS, problems
+from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
@@ -21,21 +22,15 @@ from purerl.learners.families.actor_critic import (
     Steps,
     ValueLoss,
 )
-from purerl.learners.parts import estimates, settings, target_networks, teaching
+from purerl.learners.parts import estimates, settings, target_networks
 from purerl.learners.parts.gradients import minibatch_epochs
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
 @cfg.config(normalize_reward=True)
-class APPOConfig(settings.Minibatches, ActorCriticConfig):
+class APPOConfig(estimates.VtraceSettings, settings.SequenceMinibatches, ActorCriticConfig):
     """Settings of APPO."""
 
-    trace_lambda: cfg.Fraction = 1.0
-    """Trace parameter (lambda) of V-trace's targets."""
-    rho_bar: cfg.Positive = 1.0
-    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
-    c_bar: cfg.Positive = 1.0
-    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
     target_period: cfg.Count = 1
     """Iterations between two updates of the target network."""
     ratio_bound: cfg.Positive = 2.0
@@ -54,7 +49,6 @@ class APPOState(NamedTuple):
     opt_state: PyTree
     obs_moments: PyTree
     reward_scale: PyTree
-    reused: PyTree
     target_params: PyTree
     target_age: Array
 
@@ -162,7 +156,7 @@ appo = Algorithm(
     APPOConfig,
     problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets={**PRESETS, "sample-factory": SAMPLE_FACTORY},
 )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import linen as nn
 
@@ -14,7 +15,6 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState, Batch
-from purerl.learners.parts import checks
 from purerl.networks import value_networks
 from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
@@ -37,7 +37,10 @@ def problems(config: C51Config, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    return action_values.problems(config, env) + checks.order_problems(config, "v_min", "v_max")
+    problems, low, high = action_values.problems(config, env), config.v_min, config.v_max
+    if cfg.known(low, high) and np.float32(low) >= np.float32(high):
+        problems.append(f"v_min = {low!r}: must be below v_max = {high!r}")
+    return problems
 
 
 def make_network(config: C51Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:

@@ -113,11 +113,10 @@ class Batch(NamedTuple):
 def problems(config: DiscoConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     return (
-        cfg.problems(config)
-        + settings.with_head_problems(config)
+        settings.with_head_problems(config)
         + settings.torso_problems(config, env)
         + from_replay.problems(config, env)
-        + sequences.problems(config)
+        + sequences.problems(config, config.num_steps)
         + checks.space_problems(env, (Discrete, MultiDiscrete))
         + joint_actions.problems(env)
     )

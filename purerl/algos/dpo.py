@@ -5,9 +5,9 @@ from typing import Unpack
 from purerl import config as cfg
 from purerl.algos import ppo
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.learners.families.actor_critic import AgentParts, ValueLoss
-from purerl.learners.parts import teaching
 from purerl.learners.parts.estimates import Estimate
 from purerl.types import Env, Learner
 
@@ -40,7 +40,7 @@ dpo = Algorithm(
     DPOConfig,
     ppo.problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=("value-loss", "optimiser"),
     presets={name: ppo.ppo.presets[name] for name in (*ppo.PRESETS, "minatar", "brax")},
 )

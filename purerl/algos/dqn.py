@@ -38,7 +38,7 @@ def problems(config: DQNConfig, env: Env | None) -> list[str]:
     Actions must be Discrete or MultiDiscrete.
     """
     problems = action_values.problems(config, env)
-    if config.td_error == "munchausen" and cfg.sound(config, "n_step") and config.n_step > 1:
+    if config.td_error == "munchausen" and config.n_step > 1:
         problems.append(
             f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', which adds a bonus at every step"
         )

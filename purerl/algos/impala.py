@@ -10,6 +10,7 @@ from purerl import config as cfg
 from purerl import trees
 from purerl.algos import a2c
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
@@ -20,24 +21,18 @@ from purerl.learners.families.actor_critic import (
     ValueLoss,
     problems,
 )
-from purerl.learners.parts import estimates, gradients, teaching
+from purerl.learners.parts import estimates, gradients
 from purerl.learners.parts.estimates import Columns
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
 @cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
-class ImpalaConfig(ActorCriticConfig):
+class ImpalaConfig(estimates.VtraceSettings, ActorCriticConfig):
     """Settings of IMPALA."""
 
     corrected: bool = True
     """Correct for off-policy experience by V-trace. If False, experience is treated as on-policy, as in GA3C
     (Babaeizadeh et al. 2017)."""
-    trace_lambda: cfg.Fraction = 1.0
-    """Trace parameter (lambda) of V-trace's targets."""
-    rho_bar: cfg.Positive = 1.0
-    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
-    c_bar: cfg.Positive = 1.0
-    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
 
 
 def make_learner(
@@ -120,7 +115,7 @@ impala = Algorithm(
     ImpalaConfig,
     problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=("vtrace-weight", "optimiser"),
     presets={
         "image": {**a2c.IMAGE, "trace_lambda": 0.95},

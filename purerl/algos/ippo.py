@@ -8,9 +8,11 @@ from typing import Unpack
 from purerl import config as cfg
 from purerl.algos import ppo as parent
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula import on_policy
 from purerl.envs import agents
+from purerl.formulas import distributions
 from purerl.learners.families import actor_critic
-from purerl.learners.parts import many_agents, teaching
+from purerl.learners.parts import many_agents
 from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Env, Learner
 
@@ -31,8 +33,8 @@ def view(config: IPPOConfig, env: Env) -> Env:
 
 def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes independent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
-    make_network, number = actor_critic.make_network, lambda obs: obs["id"]
-    own = many_agents.make_network(config, env, make_network, number)
+    network = actor_critic.make_network(config, env, distributions.for_space(env.action_space))
+    own = many_agents.shared_or_own(config, env, network, lambda obs: obs["id"])
     parts["network"] = Fitting(given_or_own(parts.get("network"), own, env.observation_space))
     return parent.make_learner(config, env, **parts)
 
@@ -42,7 +44,7 @@ ippo = Algorithm(
     IPPOConfig,
     parent.problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=parent.ppo.sockets,
     presets=parent.PRESETS,
     view=view,

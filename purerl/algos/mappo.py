@@ -9,6 +9,7 @@ from purerl import networks
 from purerl.algos import ppo as parent
 from purerl.algos.ippo import IPPOConfig, ippo
 from purerl.envs import agents
+from purerl.formulas import distributions
 from purerl.learners.parts import many_agents, settings
 from purerl.networks import ActorCritic, recurrent
 from purerl.networks.given import Fitting, given_or_own
@@ -50,8 +51,8 @@ def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> Ac
 
 def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes multi-agent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
-    number = lambda obs: obs["own"]["id"]
-    own = many_agents.make_network(config, env, make_network, number)
+    network = make_network(config, env, distributions.for_space(env.action_space))
+    own = many_agents.shared_or_own(config, env, network, lambda obs: obs["own"]["id"])
     parts["network"] = Fitting(given_or_own(parts.get("network"), own, env.observation_space))
     return parent.make_learner(config, env, **parts)
 

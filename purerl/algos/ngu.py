@@ -208,9 +208,7 @@ Learn = Callable[[ActionValueState, Experience, Array], Updated]
 
 def problems(config: NGUConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-    problems = action_values.problems(config, env) + sequences.problems(config)
-    if not cfg.sound(config, "num_policies", "neighbours", "episode_memory", "novelty_steps", "burn_in", "unroll"):
-        return problems
+    problems = action_values.problems(config, env) + sequences.problems(config, config.num_steps)
     if config.num_policies < 2:
         problems.append(f"num_policies = {config.num_policies}: must be at least 2")
     if config.novelty != "lifelong" and config.neighbours > config.episode_memory:
@@ -290,7 +288,7 @@ def make_learner(
         )
         taken = jnp.take_along_axis(q[0], experience.number[..., None], axis=-1)[..., 0]
         error = td_errors.rescale(target, config.rescale_epsilon) - taken
-        total, priority, td_error = sequences.squared(config, error, learned, weight)
+        total, priority, td_error = sequences.squared(config.priority_mix, error, learned, weight)
         most = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
         return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
@@ -17,14 +18,14 @@ from purerl.learners.families.actor_critic import (
     Steps,
     ValueLoss,
 )
-from purerl.learners.parts import checks, estimates, settings, teaching
+from purerl.learners.parts import checks, estimates, settings
 from purerl.learners.parts.estimates import Estimate
 from purerl.learners.parts.gradients import minibatch_epochs
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
 @cfg.config
-class PPOConfig(settings.Minibatches, ActorCriticConfig):
+class PPOConfig(settings.SequenceMinibatches, ActorCriticConfig):
     """Settings of PPO."""
 
     gae_lambda: cfg.Fraction = 0.95
@@ -233,7 +234,7 @@ ppo = Algorithm(
     PPOConfig,
     problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets={
         **PRESETS,

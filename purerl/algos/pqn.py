@@ -11,8 +11,9 @@ from purerl import config as cfg
 from purerl import counters, draw, networks, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.counters import Count
+from purerl.curricula import on_policy
 from purerl.formulas import exploration, losses, returns, schedules
-from purerl.learners.parts import checks, gradients, joint_actions, settings, teaching
+from purerl.learners.parts import checks, gradients, joint_actions, settings
 from purerl.networks.given import given_or_own
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Transition, Updated
@@ -21,28 +22,20 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situ
 @cfg.config(
     num_envs=32,
     num_steps=64,
+    num_minibatches=16,
     exploration_fraction=0.2,
     max_grad_norm=10.0,
     hidden_sizes=(128, 128),
     activation="relu",
     layer_norm=True,
 )
-class PQNConfig(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
+class PQNConfig(settings.Minibatches, settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
     """Settings of PQN."""
 
-    num_epochs: cfg.Count = 4
-    """Number of passes over each batch."""
-    num_minibatches: cfg.Count = 16
-    """Number of minibatches that a batch is split into; must divide num_envs * num_steps."""
     learning_rate: cfg.Positive = 5e-4
     """RAdam's learning rate at the start."""
     trace_lambda: cfg.Fraction = 0.65
     """Trace parameter (lambda) of the return."""
-
-    @property
-    def total_updates(self) -> int:
-        """Number of gradient steps of the whole training."""
-        return self.num_iterations * self.num_epochs * self.num_minibatches
 
 
 class PQNState(NamedTuple):
@@ -74,12 +67,8 @@ def problems(config: PQNConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    problems = (
-        cfg.problems(config)
-        + checks.iteration_problems(config)
-        + checks.minibatch_problems(config)
-        + settings.torso_problems(config, env)
-    )
+    problems = checks.iteration_problems(config) + checks.minibatch_problems(config)
+    problems += settings.torso_problems(config, env)
     return problems + checks.space_problems(env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
 
 
@@ -205,6 +194,6 @@ pqn = Algorithm(
     PQNConfig,
     problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     presets={"image": IMAGE},
 )

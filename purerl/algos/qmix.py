@@ -75,9 +75,9 @@ def problems(config: TeamConfig, env: Env | None) -> list[str]:
     """
     problems = checks.space_problems(env, (Discrete,))
     joint = None if problems or env is None else view(config, env)
-    problems += cfg.problems(config) + settings.with_head_problems(config) + settings.torso_problems(config, joint)
+    problems += settings.with_head_problems(config) + settings.torso_problems(config, joint)
     problems += action_values.lag_problems(config)
-    return problems + from_replay.problems(config, joint) + sequences.problems(config)
+    return problems + from_replay.problems(config, joint) + sequences.problems(config, config.num_steps)
 
 
 def make_network(config: TeamConfig, env: Env) -> Recurrent:

@@ -57,7 +57,7 @@ def problems(config: R2D2Config, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    return action_values.problems(config, env) + sequences.problems(config)
+    return action_values.problems(config, env) + sequences.problems(config, config.num_steps)
 
 
 def make_network(config: R2D2Config, env: Env) -> recurrent.Recurrent:
@@ -110,7 +110,7 @@ def make_learner(
         target, learned = sequences.targets(config, items, value, after_cut, config.gamma, config.n_step)
         target, action = td_errors.rescale(target, config.rescale_epsilon), sequences.late(config, items.action)
         taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
-        total, priority, td_error = sequences.squared(config, target - taken, learned, weight)
+        total, priority, td_error = sequences.squared(config.priority_mix, target - taken, learned, weight)
         value = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
         return total, (priority, {"value": jnp.mean(value), "td_error": td_error})
 

@@ -30,11 +30,8 @@ def problems(config: RainbowConfig, env: Env | None) -> list[str]:
     Actions must be Discrete or MultiDiscrete.
     """
     problems = c51.problems(config, env)
-    if (
-        not config.noisy
-        and cfg.sound(config, "epsilon_start", "epsilon_end")
-        and config.epsilon_start == config.epsilon_end == 0
-    ):
+    start, end = config.epsilon_start, config.epsilon_end
+    if not config.noisy and cfg.known(start, end) and start == end == 0:
         problems.append("noisy = False: needs epsilon_start or epsilon_end above 0, or nothing explores")
     return problems
 

@@ -7,6 +7,7 @@ import jax
 from purerl import config as cfg
 from purerl import trees
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula import on_policy
 from purerl.formulas import losses, returns
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
@@ -17,7 +18,7 @@ from purerl.learners.families.actor_critic import (
     ValueLoss,
     problems,
 )
-from purerl.learners.parts import gradients, teaching
+from purerl.learners.parts import gradients
 from purerl.learners.parts.estimates import Columns
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
@@ -82,6 +83,6 @@ reinforce = Algorithm(
     ReinforceConfig,
     problems,
     make_learner,
-    teaching.make_trainer,
+    on_policy.make_trainer,
     sockets=("optimiser",),
 )

@@ -22,7 +22,8 @@ normalize_reward torso prioritised unroll stop_at
 """
 OFTEN = _NAMES.split()
 """The options that most people change, the most important first. So are all that a user's own class declares."""
-BEFORE_WRAPPERS, AFTER_WRAPPERS = ("network", "loop", "replay", "optimiser"), ("host environment", "device")
+BEFORE_WRAPPERS = "network", "loop", "replay", "optimiser", "curriculum"
+AFTER_WRAPPERS = "host environment", "device"
 """The headings that classes of options give themselves, in the order of the help."""
 
 

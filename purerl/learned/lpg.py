@@ -20,7 +20,7 @@ from purerl.errors import ConfigError
 from purerl.formulas import losses
 from purerl.learned import chosen
 from purerl.learned.chosen import MOST, Size
-from purerl.learners.parts import estimates, lifetimes, teaching
+from purerl.learners.parts import estimates, lifetimes
 from purerl.learners.parts.estimates import Columns, Estimate
 from purerl.learners.parts.lifetimes import Lifetime
 from purerl.types import Array, Env, Key, PyTree
@@ -96,7 +96,7 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
 
 def problems(made: LPGSettings, config: Any) -> list[str]:
     """Lists why agents of ``config`` cannot be updated by the rule."""
-    if made.lpg_base == "none" and config.curriculum in teaching.REPLAYS and config.level_score == "max-mc":
+    if made.lpg_base == "none" and config.scores_by_returns:
         return ["lpg_base = 'none': there are no values that level_score = 'max-mc' could compare returns with"]
     return []
 

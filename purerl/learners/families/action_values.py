@@ -95,8 +95,7 @@ def problems(config: ActionValueConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    problems = cfg.problems(config)
-    problems += settings.with_head_problems(config) + settings.torso_problems(config, env)
+    problems = settings.with_head_problems(config) + settings.torso_problems(config, env)
     return (
         problems
         + lag_problems(config)
@@ -108,7 +107,7 @@ def problems(config: ActionValueConfig, env: Env | None) -> list[str]:
 
 def lag_problems(config: ActionValueConfig) -> list[str]:
     """Returns one line if no gradient would count."""
-    if not cfg.sound(config, "lag", "max_lag") or config.lag <= config.max_lag:
+    if config.lag <= config.max_lag:
         return []
     return [f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}"]
 

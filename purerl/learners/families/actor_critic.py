@@ -65,13 +65,12 @@ class ActorCriticConfig(
 
 
 class ActorCriticState(NamedTuple):
-    """The learner's state; ``reward_scale`` and ``reused`` are ``()`` without a scale and without reuse."""
+    """The learner's state; ``reward_scale`` is ``()`` without a scale."""
 
     params: PyTree
     opt_state: PyTree
     obs_moments: PyTree
     reward_scale: PyTree
-    reused: PyTree
 
 
 class PolicyGradientPolicy(NamedTuple):
@@ -275,11 +274,11 @@ class Agent(NamedTuple):
         counts = losses.both(trajectory.present, self.acting(trajectory.obs) if self.acting else ())
         return ratio if isinstance(counts, tuple) else jnp.where(counts, ratio, 0.0)
 
-    def scale(self, state: Any, trajectory: Transition) -> tuple[PyTree, Transition]:
-        """Returns the new state of the reward's scale, and the trajectory ``[T, B]`` with scaled rewards."""
+    def scale(self, state: Any, trajectory: Transition) -> tuple[Any, Transition]:
+        """Returns the state with a new scale of rewards, and the trajectory ``[T, B]`` with scaled rewards."""
         given = trajectory.reward, trajectory.last, self.config.gamma, trajectory.present
-        scale, reward = self.scaler.scale(state.reward_scale, *given)
-        return scale, trajectory._replace(reward=reward)
+        reward_scale, reward = self.scaler.scale(state.reward_scale, *given)
+        return state._replace(reward_scale=reward_scale), trajectory._replace(reward=reward)
 
     def learner(
         self,
@@ -292,8 +291,7 @@ class Agent(NamedTuple):
             update: ``update(state, steps, key)`` learns from `Steps`.
             begin: Makes the algorithm's own state from an initial one, whose fields it has too.
         """
-        network, distribution, normalizer = self.network, self.distribution, self.normalizer
-        reusing = reuse.make(self.config, self.config.num_steps)
+        config, network, distribution, normalizer = self.config, self.network, self.distribution, self.normalizer
 
         def act(policy: PolicyGradientPolicy, here: Situation) -> tuple[Array, PyTree]:
             return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)
@@ -309,27 +307,19 @@ class Agent(NamedTuple):
         def init(key: Key, obs: PyTree) -> Any:
             params = network.init(key, obs)
             opt_state = gradients.init_optimiser(self.optimiser, params)
-            moments, scale = normalizer.init(trees.take(obs, 0)), self.scaler.init(trees.length(obs))
-            behaviour = PolicyGradientPolicy(params, moments)
+            moments = normalizer.init(trees.take(obs, 0))
+            return begin(ActorCriticState(params, opt_state, moments, self.scaler.init(trees.length(obs))))
 
-            def step() -> Transition:
-                num_envs = trees.length(obs)
-                here, noise = Situation(obs, network.init_carry(num_envs)), distribution.noise(key, (num_envs,))
-                action, _, extras = explore(behaviour, here, noise)
-                reward, ended = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
-                seat = (ended, ended) if self.may_leave else ()
-                return Transition(obs, action, reward, ended, ended, obs, extras, *seat)
-
-            return begin(ActorCriticState(params, opt_state, moments, scale, reusing.init(step)))
-
-        def learn(state: Any, trajectory: Transition, key: Key, acted_by: PyTree = None) -> Updated:
-            reward_scale, fresh = self.scale(state, trajectory)
-            reused, given, present = reusing.exchange(state.reused, fresh, key)
+        def learn(state: Any, trajectory: Transition, given: Transition, present: Any, key: Key, acted_by: Any):
             acted_by = state.params if acted_by is None else acted_by
             learned, metrics, scores = update(state, self.prepare(state, given, present, acted_by), key)
             obs_moments = normalizer.update(state.obs_moments, trajectory.obs, trajectory.present)
-            learned = learned._replace(obs_moments=obs_moments, reward_scale=reward_scale, reused=reused)
-            return Updated(learned, metrics, jax.tree.map(lambda x: x[:, : trajectory.reward.shape[1]], scores))
+            newest = jax.tree.map(lambda x: x[:, : trajectory.reward.shape[1]], scores)
+            return Updated(learned._replace(obs_moments=obs_moments), metrics, newest)
+
+        def update_once(state: Any, trajectory: Transition, key: Key, acted_by: PyTree = None) -> Updated:
+            scaled, given = self.scale(state, trajectory)
+            return learn(scaled, trajectory, given, (), key, acted_by)
 
         learner = Learner(
             init=init,
@@ -339,10 +329,13 @@ class Agent(NamedTuple):
             explore=explore,
             policy=lambda state: PolicyGradientPolicy(state.params, normalize.settled(state.obs_moments)),
             exploit=exploit,
-            update=learn,
+            update=update_once,
             log_ratio=self.log_ratio,
         )
-        return stale_actors.delayed(self.config, learner, learn) if self.config.max_lag else learner
+        if config.max_uses > 1:
+            num_steps, may_leave = config.num_steps, self.may_leave
+            learner = reuse.reusing(config, learner, self.scale, learn, num_steps=num_steps, may_leave=may_leave)
+        return stale_actors.delayed(config, learner) if config.max_lag else learner
 
 
 def make_agent(
@@ -415,7 +408,7 @@ def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete, MultiDiscrete or Box.
     """
-    problems = cfg.problems(config) + stale_actors.problems(config)
+    problems = stale_actors.problems(config) + reuse.problems(config, config.batch_size)
     if config.memory != "none" and config.hidden_sizes == ():
         problems.append(
             "hidden_sizes = (): must not be empty with a memory; the last width is that of the layer after it"
@@ -425,6 +418,11 @@ def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:
         problems.append(
             f"normalize_obs = True: the observation array of {env.name} contains its mask of legal actions, which "
             "cannot be normalised; put the mask in a separate leaf"
+        )
+    if config.scores_by_returns and config.normalize_reward:
+        problems.append(
+            f"curriculum = {config.curriculum!r}: level_score = 'max-mc' compares returns with values, which "
+            "normalize_reward = True scales; give level_score = 'positive-value' or normalize_reward = False"
         )
     problems += checks.iteration_problems(config)
     return problems + checks.space_problems(env, (Discrete, MultiDiscrete, Box))

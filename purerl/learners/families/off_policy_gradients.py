@@ -144,8 +144,7 @@ def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type
         env: The environment.
         kinds: Types of action spaces that the algorithm can act in.
     """
-    problems = cfg.problems(config) + settings.torso_problems(config, env)
-    problems += from_replay.problems(config, env)
+    problems = settings.torso_problems(config, env) + from_replay.problems(config, env)
     of_spaces = checks.space_problems(env, kinds)
     if of_spaces or env is None or not isinstance(env.action_space, spaces.Box) or spaces.is_bounded(env.action_space):
         return problems + of_spaces

@@ -1,30 +1,25 @@
-"""Checks of configs that several algorithms share."""
+"""Checks of configs that several algorithms share. The fields of the configs are valid (`config.problems`)."""
 
 import math
-from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from purerl import spaces
-from purerl.config import sound
+from purerl.config import known
+from purerl.learners.parts.settings import Minibatches, OnPolicy, SequenceMinibatches
 from purerl.types import Env
 
 
-def iteration_problems(config: Any) -> list[str]:
+def iteration_problems(config: OnPolicy) -> list[str]:
     """Returns the reasons why an on-policy config has no countable iterations, a line each.
 
     It has less than one, or an iteration has too many steps for int32.
     """
-    if not sound(config, "num_envs", "num_steps", "total_steps"):
-        return []
-    size, problems, uses = config.num_envs * config.num_steps, [], getattr(config, "max_uses", 1)
-    if size >= 2**31:
-        problems.append(f"num_envs * num_steps = {size}: must be below {2**31}")
-    elif size * uses >= 2**31:
-        problems.append(f"num_envs * num_steps * max_uses = {size * uses}: must be below {2**31}")
-    if config.total_steps < config.iteration_frames:
-        twice = "2 * " if config.iteration_frames > size else ""
+    problems = []
+    if config.batch_size >= 2**31:
+        problems.append(f"num_envs * num_steps = {config.batch_size}: must be below {2**31}")
+    if known(config.total_steps) and config.total_steps < config.iteration_frames:
+        twice = "2 * " if config.iteration_frames > config.batch_size else ""
         problems.append(
             f"total_steps = {config.total_steps}: must be at least one iteration, {twice}num_envs * num_steps = "
             f"{config.iteration_frames}"
@@ -32,18 +27,17 @@ def iteration_problems(config: Any) -> list[str]:
     return problems
 
 
-def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
+def minibatch_problems(config: Minibatches, sequence_length: int = 1) -> list[str]:
     """Returns one line if ``config.num_minibatches`` does not divide a batch.
 
     Args:
         config: Settings.
         sequence_length: Steps of a sequence; if it is above 1, the batch is divided into sequences.
     """
-    if not sound(config, "num_envs", "num_steps", "num_minibatches"):
-        return []
-    size, what = config.num_envs * config.num_steps // sequence_length, "num_envs * num_steps"
+    size = config.batch_size // sequence_length
     if size >= 2**31 or size % config.num_minibatches == 0:
         return []
+    what = "num_envs * num_steps"
     if sequence_length > 1:
         what = f"the number of sequences, {what} / {sequence_length}"
     small = [d for d in range(1, math.isqrt(size) + 1) if size % d == 0]
@@ -54,29 +48,18 @@ def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
     return [f"num_minibatches = {config.num_minibatches}: must divide {what} = {size}; nearest valid: {nearest}"]
 
 
-def sequence_problems(config: Any, remembers: bool) -> list[str]:
-    """Returns the reasons why a batch cannot be cut into minibatches (`settings.Minibatches`), a line each.
+def sequence_problems(config: SequenceMinibatches, remembers: bool) -> list[str]:
+    """Returns the reasons why a batch cannot be cut into minibatches, a line each.
 
     Args:
         config: Settings.
         remembers: Whether the network has a memory, and learns from sequences.
     """
-    if not remembers or not sound(config, "num_steps", "sequence_length"):
+    if not remembers:
         return minibatch_problems(config)
     if config.num_steps % config.sequence_steps:
         return [f"sequence_length = {config.sequence_length}: must divide num_steps = {config.num_steps}"]
     return minibatch_problems(config, config.sequence_steps)
-
-
-def order_problems(config: Any, low: str, high: str) -> list[str]:
-    """Returns one line if the field ``low`` is not below the field ``high`` in float32.
-
-    It returns none unless both are `sound`.
-    """
-    pair = getattr(config, low), getattr(config, high)
-    if not sound(config, low, high) or np.float32(pair[0]) < np.float32(pair[1]):
-        return []
-    return [f"{low} = {pair[0]!r}: must be below {high} = {pair[1]!r}"]
 
 
 def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:

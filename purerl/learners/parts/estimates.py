@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from purerl import config as cfg
 from purerl.formulas import returns
 from purerl.types import Array, Scalar
 
@@ -43,17 +44,29 @@ def by_gae(gae_lambda: Scalar) -> Estimate:
     return estimate
 
 
-def vtrace_weights(log_ratio: Array, config: Any) -> tuple[Array, Array]:
+@cfg.config
+class VtraceSettings:
+    """Settings of V-trace."""
+
+    trace_lambda: cfg.Fraction = 1.0
+    """Trace parameter (lambda) of V-trace's targets."""
+    rho_bar: cfg.Positive = 1.0
+    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
+    c_bar: cfg.Positive = 1.0
+    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
+
+
+def vtrace_weights(log_ratio: Array, config: VtraceSettings) -> tuple[Array, Array]:
     """Computes V-trace's weights (`returns.vtrace_weights`).
 
     Args:
         log_ratio: Log-probability under the policy that learns less that under the policy that acted.
-        config: Settings, of which it reads ``trace_lambda``, ``rho_bar`` and ``c_bar``.
+        config: Settings.
     """
     return returns.vtrace_weights(log_ratio, config.trace_lambda, config.rho_bar, config.c_bar)
 
 
-def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any) -> Estimate:
+def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: VtraceSettings) -> Estimate:
     """Makes an estimate that corrects by weights for the difference to the policy that acted.
 
     It uses `returns.weighted_returns`.

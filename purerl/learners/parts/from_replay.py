@@ -1,6 +1,5 @@
 """Learning from a replay: its settings, the ring that they describe, and the trainer around it."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
@@ -10,16 +9,14 @@ from purerl import config as cfg
 from purerl import loops, replay, spaces
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import settings
+from purerl.loops.settings import Loop
 from purerl.replay.ring import CUT_ROWS, least_rows, most_frames
 from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
 
 @cfg.config(num_envs=8, num_steps=8)
-class ReplayConfig(settings.Loop):
-    """Settings of a replay and of learning from it.
-
-    A Config that extends this one has ``sample_rows``, the number of consecutive rows that one sample spans.
-    """
+class ReplayConfig(Loop):
+    """Settings of a replay and of learning from it."""
 
     heading: ClassVar[str] = "replay"
     total_steps: cfg.Frames = 500_000
@@ -44,6 +41,11 @@ class ReplayConfig(settings.Loop):
     """Importance-sampling exponent (beta) at the start of training."""
     importance_exponent_end: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 1.0
     """Importance-sampling exponent (beta) at the end of training."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Number of consecutive rows that one sample spans."""
+        return 1
 
     @property
     def sample_stride(self) -> int:
@@ -75,7 +77,7 @@ def _round_up(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple
 
 
-def problems(config: Any, env: Env | None) -> list[str]:
+def problems(config: ReplayConfig, env: Env | None) -> list[str]:
     """Returns the reasons why learning from replay is impossible with ``config``, a line each.
 
     These are less than one iteration, and a ring that is too small or too large.
@@ -84,20 +86,19 @@ def problems(config: Any, env: Env | None) -> list[str]:
         config: Settings.
         env: The environment; None: not known.
     """
-    counts = [field.name for field in dataclasses.fields(config) if isinstance(field.default, int)]
-    if not cfg.sound(config, *counts):
-        return []
     problems = []
     least = least_rows(
         config.sample_rows, config.sample_stride, most_frames(spaces.frames(env.observation_space)) if env else 1
     )
-    if config.num_iterations < 1:
+    if cfg.known(config.total_steps) and config.num_iterations < 1:
         frames = config.num_envs * (config.warmup_rows + config.num_steps)
         problems.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
     frames, actors = least * config.num_envs, config.num_envs * (env.num_agents if env else 1)
-    for name, rows in {"capacity": config.capacity // config.num_envs, "warmup_steps": config.warmup_rows}.items():
-        if rows < least:
-            problems.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
+    must = f"must hold {least} steps of each environment, {frames}"
+    if config.capacity // config.num_envs < least:
+        problems.append(f"capacity = {config.capacity}: {must}")
+    if config.warmup_rows < least:
+        problems.append(f"warmup_steps = {config.warmup_steps}: {must}")
     if frames <= config.capacity < config.batch_size:
         problems.append(f"capacity = {config.capacity}: must hold a batch, batch_size = {config.batch_size}")
     if config.capacity_rows * actors >= 2**31:
@@ -107,13 +108,13 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return problems
 
 
-def num_actors(config: Any, env: Env, rows: np.ndarray | None) -> int:
+def num_actors(config: ReplayConfig, env: Env, rows: np.ndarray | None) -> int:
     """Returns the number of rows of a fleet that are learned from: ``rows`` (`Learner.rows`), or all if it is None."""
     return config.num_envs * env.num_agents if rows is None else len(rows)
 
 
 def make_ring(
-    config: Any,
+    config: ReplayConfig,
     env: Env,
     view: replay.View,
     initial: Callable[[PyTree], Array] | None = None,
@@ -141,7 +142,7 @@ def make_ring(
     return replay.weighted(**shape, **priorities(config), initial=initial)
 
 
-def make_fixed(config: Any, env: Env, view: replay.View, data: Dataset) -> Replay:
+def make_fixed(config: ReplayConfig, env: Env, view: replay.View, data: Dataset) -> Replay:
     """Makes a replay of a dataset, to stand beside that of `make_ring`, with weights that are not yet normalised.
 
     Args:
@@ -155,7 +156,7 @@ def make_fixed(config: Any, env: Env, view: replay.View, data: Dataset) -> Repla
     return replay.fixed(data, batch_size=config.batch_size, view=view, num_frames=frames, **exponents)
 
 
-def priorities(config: Any) -> dict[str, Any]:
+def priorities(config: ReplayConfig) -> dict[str, Any]:
     """Returns how ``config`` samples by priority, as arguments of `replay.weighted`."""
     return {
         "alpha": config.priority_exponent,
@@ -165,18 +166,18 @@ def priorities(config: Any) -> dict[str, Any]:
     }
 
 
-def make_replay(config: Any, env: Env, view: replay.View, **more: Any) -> Replay:
+def make_replay(config: ReplayConfig, env: Env, view: replay.View, **more: Any) -> Replay:
     """Makes the ring of `make_ring` with normalised weights."""
     ring = make_ring(config, env, view, **more)
     return replay.normalised(ring) if config.prioritised else ring
 
 
-def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
+def make_trainer(config: ReplayConfig, env: Env, learner: Learner, **ring: Any) -> Trainer:
     """Makes one iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
     return learning_from(make_replay(config, env, rows=learner.rows, **ring), config, env, learner)
 
 
-def learning_from(memory: Replay, config: Any, env: Env, learner: Learner) -> Trainer:
+def learning_from(memory: Replay, config: ReplayConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer` with ``memory`` as its replay."""
     return loops.off_policy(
         fleet(env, config.num_envs),

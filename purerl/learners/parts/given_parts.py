@@ -10,6 +10,7 @@ import optax
 from purerl.errors import RAISED, ConfigError, one_line
 from purerl.learners.parts.estimates import Columns
 from purerl.learners.parts.lifetimes import Timed
+from purerl.loops.settings import Loop
 
 COUNT = 7
 """The number of elements, steps or actions that a function is tried with."""
@@ -48,7 +49,7 @@ FORMS = {
 """The functions among the parts of algorithms, by name."""
 
 
-def check(config: Any, parts: dict[str, Any]) -> None:
+def check(config: Loop, parts: dict[str, Any]) -> None:
     """Checks the parts that have a form (`FORMS`), and the optimiser. Nothing is computed.
 
     Functions of this package, and those for several predictions of a critic, are not checked.
@@ -70,7 +71,7 @@ def check(config: Any, parts: dict[str, Any]) -> None:
         raise ConfigError("\n".join(lines))
 
 
-def misfit(name: str, part: Any, config: Any) -> str:
+def misfit(name: str, part: Any, config: Loop) -> str:
     """Returns why a part of this name does not have its form (`FORMS`); empty: it has."""
     form = FORMS[name]
     must = f"must be a function {form.signature}"

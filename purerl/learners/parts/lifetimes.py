@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from purerl import counters
 from purerl.learners.parts.layers import inside
+from purerl.loops.settings import Loop
 from purerl.types import Array, Key, Learner, Scalar, Updated
 
 
@@ -37,7 +38,7 @@ class Aging(NamedTuple):
     iterations: counters.Count
 
 
-def aging(config: Any, make: Callable[..., Learner], parts: dict[str, Any]) -> Learner:
+def aging(config: Loop, make: Callable[..., Learner], parts: dict[str, Any]) -> Learner:
     """Makes a learner whose `Timed` parts are, in each update, those of the agent's `Lifetime`.
 
     Args:
@@ -58,13 +59,13 @@ def aging(config: Any, make: Callable[..., Learner], parts: dict[str, Any]) -> L
     return inside(new, init=lambda key, obs: Aging(new.init(key, obs), counters.of()), update=update)
 
 
-def then(part: Any, config: Any, passed: Scalar) -> Any:
+def then(part: Any, config: Loop, passed: Scalar) -> Any:
     """Returns ``part`` when this fraction of the training has passed; one that is not `Timed` is returned as it is."""
     if not isinstance(part, Timed):
         return part
     return part.at(Lifetime(jnp.float32(passed), jnp.log(jnp.float32(config.total_steps))))
 
 
-def passed(config: Any, iterations: counters.Count) -> Array:
+def passed(config: Loop, iterations: counters.Count) -> Array:
     """Returns the fraction of the training, from 0 in the first iteration to 1 in the last, after ``iterations``."""
     return counters.real(iterations) / jnp.maximum(jnp.float32(config.num_iterations) - 1, 1)

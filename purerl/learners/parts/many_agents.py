@@ -1,7 +1,7 @@
 """What algorithms that know of several agents share: settings, networks, and joint environments as teams."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,10 @@ import numpy as np
 
 from purerl import config as cfg
 from purerl.envs import agents
-from purerl.formulas import distributions
 from purerl.networks import ActorCritic
 from purerl.networks.heads import one_each
 from purerl.spaces import Box, Discrete, Space
-from purerl.types import Array, Distribution, Env, PyTree
+from purerl.types import Array, Env, PyTree
 
 
 @cfg.config
@@ -38,21 +37,17 @@ def needs_ids(config: AgentSettings) -> bool:
     return config.agent_ids or not config.share_parameters
 
 
-def make_network(
-    config: Any,
-    env: Env,
-    make: Callable[[Any, Env, Distribution], ActorCritic],
-    which: Callable[[PyTree], Array],
+def shared_or_own(
+    config: AgentSettings, env: Env, network: ActorCritic, which: Callable[[PyTree], Array]
 ) -> ActorCritic:
-    """Makes a network that all agents share, or one with parameters for each.
+    """Returns the network that all agents share, or one with parameters for each.
 
     Args:
         config: Settings; ``share_parameters`` chooses.
         env: Environment, each of whose agents is a row.
-        make: ``make(config, env, distribution)`` makes the network of one agent.
+        network: The network of one agent.
         which: ``which(obs)`` returns the one-hot number of the agent.
     """
-    network = make(config, env, distributions.for_space(env.action_space))
     if config.share_parameters or env.num_agents == 1:
         return network
     return one_each(network, env.num_agents, which)

@@ -4,8 +4,6 @@
 and the ring holds what followed (`replay.views.Cut`).
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -17,7 +15,7 @@ from purerl.types import Array, PyTree, Scalar, Transition
 
 @cfg.config
 class Spans:
-    """Settings of which steps make a sequence. A Config that extends them has ``num_steps``."""
+    """Settings of which steps make a sequence."""
 
     unroll: cfg.Count = 16
     """Length of a sequence in steps. All steps but the last are learned from; the last one bootstraps."""
@@ -56,13 +54,11 @@ class Sequences(Spans):
         return self.burn_in + self.unroll
 
 
-def problems(config: Any) -> list[str]:
-    """Returns the reasons why the sequences of ``config`` do not cover every step, a line each."""
-    if not cfg.sound(config, "num_steps", "period", "unroll"):
-        return []
+def problems(config: Spans, num_steps: int) -> list[str]:
+    """Returns the reasons why the sequences of ``config`` do not cover every step of an iteration, a line each."""
     problems = []
-    if config.num_steps % config.period:
-        problems.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
+    if num_steps % config.period:
+        problems.append(f"period = {config.period}: must divide num_steps = {num_steps}")
     if config.unroll <= config.period:
         problems.append(
             f"unroll = {config.unroll}: must be above period = {config.period}; the last step is not learned from"
@@ -161,14 +157,14 @@ def retrace_targets(
     return target, _learned(config, items, truncated, cut)
 
 
-def squared(config: Any, error: Array, learned: Array, weight: Array) -> tuple[Array, Array, Array]:
+def squared(priority_mix: Scalar, error: Array, learned: Array, weight: Array) -> tuple[Array, Array, Array]:
     """Computes the squared loss of TD errors, and the priorities of sequences.
 
-    A sequence's priority mixes its largest error with its mean one by ``config.priority_mix`` (Kapturowski et al. 2019,
+    A sequence's priority mixes its largest error with its mean one by ``priority_mix`` (Kapturowski et al. 2019,
     section 2.3).
 
     Args:
-        config: Settings.
+        priority_mix: Weight of the largest error; the mean one has the rest.
         error: TD errors ``[L, N]``.
         learned: Which steps count, bool ``[L, N]``.
         weight: Weights of the sequences ``[N]``.
@@ -179,7 +175,7 @@ def squared(config: Any, error: Array, learned: Array, weight: Array) -> tuple[A
     error = jnp.where(learned, error, 0.0)
     size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
     mean = jnp.sum(size, axis=0) / steps
-    priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
+    priority = priority_mix * jnp.max(size, axis=0) + (1 - priority_mix) * mean
     return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), priority, jnp.mean(weight * mean)
 
 

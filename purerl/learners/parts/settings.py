@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -11,6 +11,7 @@ import optax
 
 from purerl import config as cfg
 from purerl import networks, spaces
+from purerl.curricula.settings import TWICE, CurriculumSettings
 from purerl.formulas import schedules
 from purerl.learners.parts import gradients
 from purerl.networks import memory
@@ -26,23 +27,8 @@ EVERY_DECISION = "the decisions of all agents"
 
 
 @cfg.config
-class Loop:
-    """Settings of every training loop."""
-
-    heading: ClassVar[str] = "loop"
-    total_steps: cfg.Frames = 500_000
-    """Environment steps of the whole training of one agent, rounded down to whole iterations."""
-    num_envs: cfg.Count = 4
-    """Number of environments that run in parallel."""
-    num_steps: cfg.Count = 128
-    """Steps of each environment in one iteration."""
-    gamma: cfg.Fraction = 0.99
-    """Discount factor per step."""
-
-
-@cfg.config
-class OnPolicy(Loop):
-    """Settings of `loops.on_policy`."""
+class OnPolicy(CurriculumSettings):
+    """Settings of training on policy (`curricula.on_policy`)."""
 
     offers: ClassVar[tuple[str, ...]] = (ON_POLICY,)
 
@@ -53,8 +39,8 @@ class OnPolicy(Loop):
 
     @property
     def iteration_frames(self) -> int:
-        """Number of environment steps of one iteration, including those that are not learned from."""
-        return self.batch_size
+        """Number of environment steps of one iteration, including those of scored levels and of another agent."""
+        return self.batch_size * (2 if self.curriculum in TWICE else 1)
 
     @property
     def num_iterations(self) -> int:
@@ -64,7 +50,7 @@ class OnPolicy(Loop):
 
 @cfg.config
 class StepSize:
-    """Settings of Adam's step size. A Config that extends them has ``total_updates``, its gradient steps in all."""
+    """Settings of Adam's step size. A Config that extends them has ``total_updates`` of its own."""
 
     heading: ClassVar[str] = "optimiser"
     learning_rate: cfg.Positive = 2.5e-4
@@ -72,6 +58,11 @@ class StepSize:
     learning_rate_decay: cfg.Fraction = 1.0
     """Fraction by which each learning rate has decayed, linearly, at the end of training. 0: constant."""
     adam_epsilon: ClassVar[float] = 1e-8
+
+    @property
+    def total_updates(self) -> int:
+        """Number of gradient steps of the whole training."""
+        raise NotImplementedError(f"{type(self).__name__}: has no total_updates, which the step size depends on")
 
 
 @cfg.config
@@ -128,29 +119,31 @@ class Recall:
 
 
 @cfg.config
-class Minibatches:
-    """Settings of epochs of minibatches, by `gradients.minibatch_epochs`, with a `Loop` and a `Recall`."""
+class Minibatches(OnPolicy):
+    """Settings of epochs of minibatches, by `gradients.minibatch_epochs`."""
 
     num_epochs: cfg.Count = 4
     """Number of passes over each batch."""
     num_minibatches: cfg.Count = 4
     """Number of minibatches of a batch. Must divide num_envs * num_steps or, with a memory, the number of sequences."""
+
+    @property
+    def total_updates(self) -> int:
+        """Number of gradient steps of the whole training."""
+        return self.num_iterations * self.num_epochs * self.num_minibatches
+
+
+@cfg.config
+class SequenceMinibatches(Minibatches):
+    """Settings of epochs of minibatches, of sequences if the network has a memory."""
+
     sequence_length: Annotated[cfg.NonNegativeCount, WITH_MEMORY] = 16
     """Number of steps that gradients flow back through, with a memory. Must divide num_steps. 0: num_steps."""
 
     @property
     def sequence_steps(self) -> int:
         """Number of steps of a sequence."""
-        given: Any = self
-        length: int = self.sequence_length or given.num_steps
-        return length
-
-    @property
-    def total_updates(self) -> int:
-        """Number of gradient steps of the whole training."""
-        given: Any = self
-        updates: int = given.num_iterations * self.num_epochs * self.num_minibatches
-        return updates
+        return self.sequence_length or self.num_steps
 
 
 @cfg.config
@@ -166,11 +159,11 @@ class Epsilon:
     epsilon_end."""
 
 
-def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
+def make_optimiser(config: Adam, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
     """Makes Adam with clipped gradients and a linearly decaying step size.
 
     Args:
-        config: Settings; needs those of `Adam` and ``total_updates``.
+        config: Settings.
         *change: Transformations of Adam's direction, applied before the step size. They must do the same to every
             number.
         period: The optimiser takes a step at every ``period``-th of the config's updates.
@@ -181,11 +174,11 @@ def make_optimiser(config: Any, *change: optax.GradientTransformation, period: i
     return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
 
 
-def of_optax(config: Any, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
+def of_optax(config: Adam, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
     """Makes an optimiser of optax with clipped gradients and the linearly decaying step size of ``config``.
 
     Args:
-        config: Settings; needs those of `Adam` and ``total_updates``.
+        config: Settings.
         make: A function ``make(learning_rate)`` of optax. The step size, which may be traced, is applied after it.
     """
     num_updates = jnp.maximum(jnp.float32(config.total_updates), 1.0)
@@ -224,8 +217,9 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
     layers = convolutions(config)
     if env is None or layers == Convolutions():
         return problems
-    name = "convolutions" if config.convolutions else "torso"
-    asking, images = f"{name} = {getattr(config, name)!r}: ", _images(env.observation_space)
+    images, asking = _images(env.observation_space), f"torso = {config.torso!r}: "
+    if config.convolutions:
+        asking = f"convolutions = {config.convolutions!r}: "
     if not images:
         problems.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
     small = [shape for shape in images if not layers.fit(shape)]
@@ -237,7 +231,7 @@ def _images(space: spaces.Space) -> list[tuple[int, ...]]:
     return [leaf.shape for leaf in spaces.leaves(space) if is_image(leaf)]
 
 
-def with_head_problems(config: Any) -> list[str]:
+def with_head_problems(config: Torso) -> list[str]:
     """Returns one line if ``hidden_sizes`` lacks the width of the head."""
     return ["hidden_sizes = (): must have the width of the head"] if config.hidden_sizes == () else []
 

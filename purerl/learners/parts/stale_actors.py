@@ -40,12 +40,12 @@ class StaleActors(NamedTuple):
 
 def problems(config: StaleActorSettings) -> list[str]:
     """Returns a line if the lag is not a whole number up to its bound."""
-    if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
+    if cfg.known(config.lag) and (config.lag > config.max_lag or config.lag % 1):
         return [f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}"]
     return []
 
 
-def delayed(config: StaleActorSettings, learner: Learner, learn: Callable[..., Updated]) -> Learner:
+def delayed(config: StaleActorSettings, learner: Learner) -> Learner:
     """Returns ``learner`` with actors that act by the parameters of ``lag`` iterations ago.
 
     Its state and behaviour have ``params``. An update of a ``lag`` above ``max_lag``, which only a traced one can be,
@@ -53,9 +53,9 @@ def delayed(config: StaleActorSettings, learner: Learner, learn: Callable[..., U
 
     Args:
         config: Settings.
-        learner: The learner.
-        learn: Its update ``learn(state, trajectory, key, acted_by)``, where ``acted_by`` are the parameters that acted.
+        learner: The learner, whose ``update`` has a fourth argument, the parameters that acted.
     """
+    learn: Callable[..., Updated] = learner.update
 
     def init(key: Key, obs: PyTree) -> StaleActors:
         state = learner.init(key, obs)

@@ -18,13 +18,14 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import trees
 from purerl.learners.parts.lifetimes import Aging
+from purerl.learners.parts.reuse import Reusing
 from purerl.learners.parts.stale_actors import History, StaleActors
 from purerl.types import Array, PyTree
 
 DENSE = {"kernel": 2, "bias": 1}
 """The parameters of a dense layer, and their axes: the only ones that grow."""
 
-LAYERS = StaleActors, Aging
+LAYERS = StaleActors, Reusing, Aging
 """States that hold another in their field ``learner``."""
 GROWN_APART = "opt_state", "learner"
 

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import trees
 from purerl.formulas import activations
+from purerl.learners.parts.many_agents import AgentSettings
 from purerl.learners.wrappers.wrapper import Wrapper
+from purerl.loops.settings import Loop
 from purerl.networks import MLP
 from purerl.types import Array, Env, Key, Learner, PyTree, Sample, Situation, Transition, Updated
 
@@ -23,9 +25,9 @@ class DiagnosticsSettings:
     """No settings: an option of the command line asks for the wrapper."""
 
 
-def problems(config: Any, env: Env | None) -> list[str]:
+def problems(config: Loop, env: Env | None) -> list[str]:
     """Returns the reasons why the network cannot be diagnosed, a line each."""
-    if getattr(config, "share_parameters", True):
+    if not isinstance(config, AgentSettings) or config.share_parameters:
         return []
     return ["diagnostics = True: needs one network for all agents, share_parameters = True"]
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl import trees
+from purerl.curricula.settings import CurriculumSettings
 from purerl.learners.parts import normalize, novelty, settings
 from purerl.learners.parts.novelty import Distillation, Distilled
 from purerl.learners.wrappers.wrapper import Wrapper, inside
@@ -50,13 +51,24 @@ class IntrinsicState(NamedTuple):
         return self.learner.params
 
 
-def make_distillation(config: Any, env: Env) -> Distillation:
-    """Makes the distillation that ``config`` describes."""
+def problems(config: IntrinsicSettings, env: Env | None) -> list[str]:
+    """Returns a line if levels are scored by values that have the bonus in them."""
+    if not isinstance(config, CurriculumSettings) or not config.scores_by_returns:
+        return []
+    return [
+        f"curriculum = {config.curriculum!r}: level_score = 'max-mc' compares returns with values, which have the "
+        f"bonus of intrinsic = {config.intrinsic!r}; give level_score = 'positive-value' or intrinsic = 'none'"
+    ]
+
+
+def wrap(config: Any, env: Env, learner: Learner) -> Learner:
+    """Returns ``learner`` with the bonus that ``config`` describes; see `curious`."""
     torso = lambda sizes: settings.make_torso(config, env, sizes)
-    return novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
+    distillation = novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
+    return curious(config, distillation, learner)
 
 
-def curious(config: Any, distillation: Distillation, learner: Learner) -> Learner:
+def curious(config: IntrinsicSettings, distillation: Distillation, learner: Learner) -> Learner:
     """Returns ``learner`` with a bonus for each step's next observation, and with an `IntrinsicState` around its own.
 
     Burda et al. 2018 (arXiv 1810.12894), section 2: the bonus is the error of distillation on normalised observations,
@@ -118,6 +130,7 @@ intrinsic = Wrapper(
     IntrinsicSettings,
     "intrinsic",
     "none",
-    wrap=lambda config, env, learner: curious(config, make_distillation(config, env), learner),
+    wrap=wrap,
+    problems=problems,
     needs=(settings.TORSO,),
 )

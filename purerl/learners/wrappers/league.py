@@ -16,7 +16,7 @@ from purerl.formulas import opponents
 from purerl.learners.parts import settings
 from purerl.learners.wrappers import league_players
 from purerl.learners.wrappers.league_players import MAIN, LeagueSettings, LeagueState, num_players
-from purerl.learners.wrappers.past import at_rows
+from purerl.learners.wrappers.past import PastSettings, at_rows
 from purerl.learners.wrappers.wrapper import Wrapper
 from purerl.types import Key, Learner, Metrics, PyTree, Situation, Transition, Updated
 
@@ -32,10 +32,9 @@ class Seats(NamedTuple):
     order: np.ndarray
 
 
-def seats(config: Any, num_agents: int) -> Seats:
-    """Assigns the rows to players. A player's seat changes from one environment to the next."""
-    matches = num_players(config), config.past_met
-    rows = np.arange(config.num_envs * num_agents).reshape(matches[0], -1, num_agents)
+def seats(matches: tuple[int, int], num_envs: int, num_agents: int) -> Seats:
+    """Assigns the rows to ``matches``, (players, matches of each). A seat changes from one environment to the next."""
+    rows = np.arange(num_envs * num_agents).reshape(matches[0], -1, num_agents)
     own = np.arange(num_agents) == (np.arange(rows.shape[1]) % num_agents)[:, None]
     mine, theirs = (rows[:, which].reshape(*matches, -1) for which in (own, ~own))
     return Seats(mine, theirs, np.argsort(np.concatenate([mine.reshape(-1), theirs.reshape(-1)])))
@@ -48,13 +47,16 @@ class LeagueBehaviour(NamedTuple):
     facing: PyTree
 
 
-def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
+def leagued(config: LeagueSettings, past: PastSettings, num_envs: int, num_agents: int, learner: Learner) -> Learner:
     """Makes a league of copies of ``learner``, with a `LeagueState` around those of its players.
 
-    A game is won if its last reward is above 0. Metrics are the main agent's.
+    A game is won if its last reward is above 0. Metrics are the main agent's. ``past`` says how many versions are kept
+    and met.
     """
-    where, players = seats(config, num_agents), num_players(config)
-    own, others = where.own.reshape(players, -1), where.others.reshape(players * config.past_met, -1)
+    players = num_players(config)
+    where = seats((players, past.past_met), num_envs, num_agents)
+    own = where.own.reshape(players, -1)
+    others = where.others.reshape(players * past.past_met, -1)
 
     def init(key: Key, obs: PyTree) -> LeagueState:
         key_learner, key_match = jax.random.split(key)
@@ -64,9 +66,9 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
         state = LeagueState(
             learner=learned,
             initial=learned,
-            past=jax.tree.map(lambda x: jnp.broadcast_to(x, (config.past_selves, *x.shape)), first),
-            parent=jnp.full(config.past_selves, -1, jnp.int32).at[0].set(MAIN),
-            payoff=opponents.no_games(players + config.past_selves),
+            past=jax.tree.map(lambda x: jnp.broadcast_to(x, (past.past_selves, *x.shape)), first),
+            parent=jnp.full(past.past_selves, -1, jnp.int32).at[0].set(MAIN),
+            payoff=opponents.no_games(players + past.past_selves),
             met=jnp.zeros(where.own.shape[:2], jnp.int32),
             whole=jnp.ones(where.own.shape, bool),
             kept_ago=jnp.zeros(players, jnp.int32),
@@ -98,7 +100,7 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
         state = state._replace(learner=learned, kept_ago=state.kept_ago + 1, age=state.age + 1)
         due = state.age % config.match_period == 0
         behaviours = jax.vmap(learner.behaviour)(learned)
-        state, begins = league_players.keep(config, state, behaviours, due, key_keep)
+        state, begins = league_players.keep(config, past.snapshot_period, state, behaviours, due, key_keep)
         met = league_players.draw(config, state, key_match)
         state = state._replace(met=jnp.where(due, met, state.met), whole=jnp.where(due, last[-1], state.whole))
         against_past = counts[:, MAIN] & facing_past
@@ -133,7 +135,7 @@ league = Wrapper(
     LeagueSettings,
     "opponents",
     "latest",
-    wrap=lambda config, env, learner: leagued(config, env.num_agents, learner),
+    wrap=lambda config, env, learner: leagued(config, config, config.num_envs, env.num_agents, learner),
     on=("league",),
     problems=league_players.problems,
     needs=(settings.ON_POLICY,),

@@ -8,7 +8,7 @@ al. 2019, Nature 575, methods; for one race, so there is one main agent). The ru
 player plays ``G`` matches at a time, of ``E`` environments each.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,8 @@ from purerl import config as cfg
 from purerl.formulas import league as rules
 from purerl.formulas import opponents
 from purerl.formulas.opponents import Payoff
-from purerl.learners.wrappers.past import minibatch_problems
+from purerl.learners.wrappers.past import PastSettings, common_problems, minibatch_problems
+from purerl.loops.settings import Loop
 from purerl.types import Array, Env, Key, PyTree
 
 IN_LEAGUE = cfg.Needs("opponents = 'league'", lambda config: config.opponents == "league")
@@ -63,19 +64,17 @@ class LeagueState(NamedTuple):
     age: Array
 
 
-def num_players(config: Any) -> int:
+def num_players(config: LeagueSettings) -> int:
     """Returns the number of players that learn."""
     return 1 + config.main_exploiters + config.league_exploiters
 
 
-def problems(config: Any, env: Env | None) -> list[str]:
+def problems(config: LeagueSettings, env: Env | None) -> list[str]:
     """Returns the reasons why there can be no league, a line each."""
-    if env is not None and env.num_agents == 1:
-        return [f"opponents = 'league': {env.name} has one agent"]
-    counts = "main_exploiters", "league_exploiters", "past_met", "past_selves", "num_envs", "num_steps"
-    if not cfg.sound(config, *counts):
-        return []
-    problems, players = [], num_players(config)
+    assert isinstance(config, PastSettings) and isinstance(config, Loop)
+    if problems := common_problems(config, "league", env):
+        return problems
+    players = num_players(config)
     if config.past_selves < players:
         problems.append(f"past_selves = {config.past_selves}: must be at least the {players} players that learn")
     if config.num_envs % (players * config.past_met):
@@ -88,7 +87,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return minibatch_problems(config, config.num_envs // players)
 
 
-def chances(config: Any, state: LeagueState) -> Array:
+def chances(config: LeagueSettings, state: LeagueState) -> Array:
     """Computes the probabilities ``[K, K + P]`` of the opponents of each player that learns."""
     versions, of_main, of_exploiters = _versions(config, state)
     rates = opponents.win_rates(state.payoff)
@@ -101,7 +100,7 @@ def chances(config: Any, state: LeagueState) -> Array:
     return jnp.stack(rows)
 
 
-def draw(config: Any, state: LeagueState, key: Key) -> Array:
+def draw(config: LeagueSettings, state: LeagueState, key: Key) -> Array:
     """Draws the opponents ``[K, G]`` of all matches. Consumes ``key``."""
     noise = jax.random.uniform(key, state.met.shape)
     return jax.vmap(jax.vmap(opponents.choose, in_axes=(None, 0)))(chances(config, state), noise)
@@ -128,7 +127,9 @@ def recorded(state: LeagueState, points: Array, last: Array) -> tuple[LeagueStat
     return state._replace(payoff=payoff, whole=state.whole | jnp.any(last, axis=0)), counts
 
 
-def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key) -> tuple[LeagueState, Array]:
+def keep(
+    config: LeagueSettings, snapshot_period: int, state: LeagueState, policies: PyTree, due: Array, key: Key
+) -> tuple[LeagueState, Array]:
     """Ends a match period if it is ``due``: stores versions of ready players, and restarts some exploiters.
 
     A player is ready if it wins often enough, or some time after it was last stored. Its version replaces the oldest
@@ -136,6 +137,7 @@ def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key
 
     Args:
         config: Settings of the league.
+        snapshot_period: Iterations between two versions of the main agent.
         state: The league before.
         policies: Behaviours of the players ``[K, ...]``.
         due: Whether the period ends, bool ``[]``.
@@ -144,13 +146,13 @@ def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key
     Returns:
         The new state, and which players restart, bool ``[K]``.
     """
-    players, places = num_players(config), config.past_selves
+    players, places = num_players(config), len(state.parent)
     versions, _, _ = _versions(config, state)
     rates, games = opponents.win_rates(state.payoff), state.payoff.games
     of_main = np.arange(1, players) <= config.main_exploiters
     main = jnp.arange(players + places) == MAIN
     done = [rules.beats(rates[i], games[i], main if of_main[i - 1] else versions) for i in range(1, players)]
-    patience = config.snapshot_period * np.concatenate([[1], np.where(of_main, 2, 1)])
+    patience = snapshot_period * np.concatenate([[1], np.where(of_main, 2, 1)])
     ready = due & (jnp.stack([jnp.zeros((), bool), *done]) | (state.kept_ago >= patience))
     reset = np.concatenate([[0.0], np.where(of_main, 1.0, rules.RESET)])
     begins = ready & (jax.random.uniform(key, (players,)) < reset)
@@ -169,7 +171,7 @@ def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key
     return kept, begins
 
 
-def _versions(config: Any, state: LeagueState) -> tuple[Array, Array, Array]:
+def _versions(config: LeagueSettings, state: LeagueState) -> tuple[Array, Array, Array]:
     """Returns which players ``[K + P]`` are versions: of any player, of the main agent, of a main exploiter."""
     parent = jnp.concatenate([jnp.full(num_players(config), -1), state.parent])
     return parent >= 0, parent == MAIN, (parent > MAIN) & (parent <= config.main_exploiters)

@@ -16,9 +16,11 @@ import numpy as np
 
 from purerl import config as cfg
 from purerl import trees
+from purerl.curricula.settings import CurriculumSettings
 from purerl.formulas import opponents
 from purerl.learners.parts import settings
 from purerl.learners.wrappers.wrapper import Wrapper, inside
+from purerl.loops.settings import Loop
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Situation, Transition, Updated
 
 AGAINST_PAST = "past", "prioritised"
@@ -79,18 +81,27 @@ class Seats(NamedTuple):
     theirs: np.ndarray
 
 
-def num_games(config: Any) -> int:
-    """Returns the number of environments in which past selves are met."""
-    return config.past_games or max(config.num_envs // 5 // config.past_met, 1) * config.past_met
+def num_games(config: PastSettings, num_envs: int) -> int:
+    """Returns the number of environments in which past selves are met, of ``num_envs``."""
+    return config.past_games or max(num_envs // 5 // config.past_met, 1) * config.past_met
 
 
-def problems(config: Any, env: Env | None) -> list[str]:
-    """Returns the reasons why past selves cannot be met, a line each."""
+def common_problems(config: Loop, opponents: str, env: Env | None) -> list[str]:
+    """Returns a line if an environment has no opponents, or a curriculum chooses its levels."""
     if env is not None and env.num_agents == 1:
-        return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
-    if not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
-        return []
-    problems, games = [], num_games(config)
+        return [f"opponents = {opponents!r}: {env.name} has one agent"]
+    if isinstance(config, CurriculumSettings) and config.curriculum != "none":
+        given = f"curriculum = {config.curriculum!r}"
+        return [f"{given}: must be 'none' with opponents = {opponents!r}; it needs {settings.EVERY_DECISION}"]
+    return []
+
+
+def problems(config: PastSettings, env: Env | None) -> list[str]:
+    """Returns the reasons why past selves cannot be met, a line each."""
+    assert isinstance(config, Loop)
+    if problems := common_problems(config, config.opponents, env):
+        return problems
+    games = num_games(config, config.num_envs)
     if games % config.past_met or games > config.num_envs:
         problems.append(
             f"past_games = {games}: must be a multiple of past_met = {config.past_met}, at most num_envs = "
@@ -98,32 +109,32 @@ def problems(config: Any, env: Env | None) -> list[str]:
         )
     if env is None or problems:
         return problems
-    return minibatch_problems(config, seats(config, env.num_agents).learned.size)
+    return minibatch_problems(config, seats(config, config.num_envs, env.num_agents).learned.size)
 
 
-def minibatch_problems(config: Any, num_rows: int) -> list[str]:
-    """Returns a line if ``num_rows`` rows cannot be cut into the minibatches of ``config``.
-
-    It returns none if ``config`` has no minibatches.
-    """
-    sizes = [name for name in ("num_minibatches", "sequence_length") if hasattr(config, name)]
-    if "num_minibatches" not in sizes or not cfg.sound(config, *sizes):
+def minibatch_problems(config: Loop, num_rows: int) -> list[str]:
+    """Returns a line if ``num_rows`` rows cannot be cut into the minibatches of ``config``, if it has any."""
+    if not isinstance(config, settings.Minibatches):
         return []
     samples, what = num_rows * config.num_steps, "steps"
-    if getattr(config, "memory", "none") != "none":
+    if (
+        isinstance(config, settings.SequenceMinibatches)
+        and isinstance(config, settings.Recall)
+        and config.memory != "none"
+    ):
         samples, what = samples // config.sequence_steps, "sequences"
     if samples % config.num_minibatches:
         return [f"num_minibatches = {config.num_minibatches}: must divide the {samples} {what} that are learned from"]
     return []
 
 
-def seats(config: Any, num_agents: int) -> Seats:
+def seats(config: PastSettings, num_envs: int, num_agents: int) -> Seats:
     """Assigns the rows to players. The learner's seat changes from one environment to the next."""
-    envs = np.arange(num_games(config))
+    envs = np.arange(num_games(config, num_envs))
     rows = envs[:, None] * num_agents + np.arange(num_agents)
     own = np.arange(num_agents) == (envs % num_agents)[:, None]
     theirs = rows[~own]
-    everyone = np.arange(config.num_envs * num_agents)
+    everyone = np.arange(num_envs * num_agents)
     return Seats(
         np.setdiff1d(everyone, theirs),
         rows[own].reshape(config.past_met, -1),
@@ -144,13 +155,13 @@ def at_rows(here: Situation, rows: np.ndarray, num_agents: int) -> Situation:
     return Situation(trees.take(here.obs, rows), trees.take(here.carry, rows), env_state)
 
 
-def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
+def against_past(config: PastSettings, num_envs: int, num_agents: int, learner: Learner) -> Learner:
     """Returns ``learner`` so that it meets its past selves, with a `PastState` around its own.
 
     A game counts for the past self that plays at its end, and as won if the learner's last reward is above 0. Rows of
     past selves are not among its `Learner.rows`. A version that is kept is how the learner acted in the last rollout.
     """
-    where = seats(config, num_agents)
+    where = seats(config, num_envs, num_agents)
     ours = np.searchsorted(where.learned, where.ours)
 
     def init(key: Key, obs: PyTree) -> PastState:
@@ -229,7 +240,7 @@ past = Wrapper(
     PastSettings,
     "opponents",
     "latest",
-    wrap=lambda config, env, learner: against_past(config, env.num_agents, learner),
+    wrap=lambda config, env, learner: against_past(config, config.num_envs, env.num_agents, learner),
     on=AGAINST_PAST,
     problems=problems,
     withholds=(settings.EVERY_DECISION,),

@@ -44,7 +44,7 @@ class ReferenceState(NamedTuple):
     age: Array
 
 
-def problems(config: Any, env: Env | None) -> list[str]:
+def problems(config: ReferenceSettings, env: Env | None) -> list[str]:
     """Returns the reasons why there can be no reference policy, a line each."""
     if env is None or env.num_agents > 1:
         return []
@@ -69,7 +69,7 @@ def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -
     return reward + (received - paid).reshape(reward.shape)
 
 
-def regularised(config: Any, num_agents: int, learner: Learner) -> Learner:
+def regularised(config: ReferenceSettings, num_agents: int, learner: Learner) -> Learner:
     """Returns ``learner`` with `transformed` rewards, and with a `ReferenceState` around its own.
 
     The first reference is the learner's initial policy.

@@ -9,6 +9,7 @@ from purerl import config as cfg
 from purerl.errors import ConfigError
 from purerl.learners.parts.layers import inside
 from purerl.learners.parts.settings import EVERY_DECISION
+from purerl.loops.settings import Loop
 from purerl.types import Env, Learner
 
 __all__ = ["Wrapper", "Wrappers", "added", "composed", "inside", "offered", "problems", "wrapped"]
@@ -36,11 +37,11 @@ class Wrapper(NamedTuple):
     needs: tuple[str, ...] = ()
     withholds: tuple[str, ...] = ()
 
-    def value(self, config: Any) -> Any:
+    def value(self, config: Loop) -> Any:
         """Returns the wrapper's setting in ``config``, or ``off`` if ``config`` lacks it."""
         return getattr(config, self.setting, self.off)
 
-    def enabled(self, config: Any) -> bool:
+    def enabled(self, config: Loop) -> bool:
         """Tells whether ``config`` asks for the wrapper."""
         value = self.value(config)
         return bool(value in self.on if self.on else value != self.off)
@@ -85,7 +86,7 @@ def composed(own: type, wrappers: Wrappers) -> type:
     return cfg.config(type(own.__name__, tuple(bases), namespace)) if len(bases) > 1 else own
 
 
-def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> list[str]:
+def problems(own: type, wrappers: Wrappers, config: Loop, env: Env | None) -> list[str]:
     """Returns the reasons why the wrappers that ``config`` asks for cannot be put around a learner, a line each.
 
     They are the problems of each wrapper, and what a wrapper needs and does not get.
@@ -111,7 +112,7 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
     return problems
 
 
-def wrapped(wrappers: Sequence[Wrapper], config: Any, env: Env, learner: Learner) -> Learner:
+def wrapped(wrappers: Sequence[Wrapper], config: Loop, env: Env, learner: Learner) -> Learner:
     """Puts those wrappers around ``learner`` that ``config`` asks for.
 
     Raises:

@@ -4,8 +4,8 @@ import dataclasses
 from typing import Any
 
 from purerl.algos.algorithm import Algorithm
+from purerl.curricula.settings import CurriculumSettings, is_plain
 from purerl.errors import ConfigError
-from purerl.learners.parts import teaching
 from purerl.population import splitting
 from purerl.population.splitting import Split
 from purerl.types import Env
@@ -40,7 +40,7 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
         return lines + (["exact = True: has no effect without shards"] if options.exact else [])
     if env.host:
         return [*lines, f"shards = {shards}: the host environment {env.name} needs a single device"]
-    if not teaching.is_plain(config):
+    if isinstance(config, CurriculumSettings) and not is_plain(config):
         lines.append(f"shards = {shards}: curriculum = {config.curriculum!r} is not supported with shards")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     uneven = [name for name in splitting.SHARED_OUT if settings.get(name, 0) % shards]

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.curricula import Buffer, Curriculum, Plan
+from purerl.curricula.buffer import Buffer
+from purerl.curricula.curriculum import Curriculum, Plan
 from purerl.envs import resets, seats
 from purerl.envs.fleet import Fleet, fleet
 from purerl.formulas import levels as formulas
@@ -74,7 +75,7 @@ def results_by_level(env: Env, trajectory: Transition, scores: Scores | None = N
     return means._replace(finished=means.finished > 0)
 
 
-def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, num_steps: int) -> Trainer:
+def curriculum_trainer(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, num_steps: int) -> Trainer:
     """Makes a training in levels that ``curriculum`` plans.
 
     An iteration plays ``[T = num_steps, B = rows.size]`` in the levels of a plan and learns from it; with

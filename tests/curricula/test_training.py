@@ -9,8 +9,8 @@ import pytest
 
 from purerl import envs, loops, ppo, trees
 from purerl.algos import ALGORITHMS
+from purerl.curricula import on_policy
 from purerl.errors import ConfigError
-from purerl.learners.parts import teaching
 from purerl.types import Design
 
 ENV = envs.make("CartPole-v1", randomise="length:0.25:1.0,gravity:5:15")
@@ -141,7 +141,7 @@ def test_what_is_scored_is_what_was_replayed_with_changes(steps):
         state, metrics = step(state)
         if metrics["replayed"]:
             break
-    curriculum = teaching.make_curriculum(config("accel"), ENV, ENV.design)
+    curriculum = on_policy.make_curriculum(config("accel"), ENV, ENV.design)
     plan = curriculum.plan(state.curriculum, KEY)._replace(replayed=jnp.array(True))
     changed, fresh = (
         curriculum.probe(state.curriculum, plan._replace(replayed=jnp.array(replayed)), KEY)

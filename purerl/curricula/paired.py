@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from purerl.curricula.teacher import builder, built
+from purerl.curricula.training import PROBE, TEACH, play, results_by_level, solve_rate
 from purerl.envs.fleet import Fleet, fleet
 from purerl.formulas import levels as formulas
 from purerl.loops.rollout import init_actors, rollout
-from purerl.loops.teaching import PROBE, TEACH, play, results_by_level, solve_rate
 from purerl.loops.trainers import initial_state, next_state, observe
 from purerl.types import Actors, Design, Env, Key, Learner, Metrics, PyTree, Trainer, TrainState, Transition
 
@@ -29,7 +29,9 @@ class Lesson(NamedTuple):
     teacher: Transition
 
 
-def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: Design, *, num_steps: int) -> Trainer:
+def paired_trainer(
+    rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: Design, *, num_steps: int
+) -> Trainer:
     """Makes a training by protagonist-antagonist induced regret environment design.
 
     Dennis et al. 2020, arXiv 2012.02096, algorithm 1. In an iteration ``teacher``, a learner in the `curricula.builder`
