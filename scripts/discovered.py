@@ -19,8 +19,8 @@ import scales
 from workloads import disco_catch, disco_reference
 
 from purerl.learned import artefacts, open_optimiser
+from purerl.learned.layer_activity import Layer
 from purerl.learned.open_optimiser import Progress
-from purerl.learners.parts.activity import Layer
 
 OPEN_CASES = {"open_breakout_stochastic_actor": "breakout_OPEN.npy", "open_multi_stochastic_actor": "multi_OPEN.npy"}
 OPEN_TOLERANCE = 1e-5

@@ -16,8 +16,9 @@ from purerl.curricula.settings import problems as curriculum_problems
 from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
-from purerl.learners.parts import contract, given_parts, lifetimes, warm_start
+from purerl.learners.parts import given_parts, learner_checks, time_aware, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
+from purerl.loops.settings import Loop
 from purerl.replay.fixed import dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
@@ -25,7 +26,7 @@ P = ParamSpec("P")
 NO_PRESETS: Mapping[str, dict[str, Any]] = {}
 
 
-def rows(config: Any, env: Env) -> Env:
+def rows(config: Loop, env: Env) -> Env:
     """Returns ``env`` as algorithms see it by default: each agent is a row of its own observations (`agents.own`)."""
     return agents.own(env)
 
@@ -100,14 +101,14 @@ class Algorithm(NamedTuple, Generic[P]):
         own = self.own_learner
 
         @functools.wraps(own)
-        def begun(config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
+        def begun(config: Loop, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
             made = own(config, env, *args, **parts)
             return made if env.name == BUILDING else warm_start.warm(made, policy)
 
         changed: Any = begun
         return self._replace(own_learner=changed)
 
-    def problems(self, config: Any, env: Env | None) -> list[str]:
+    def problems(self, config: Loop, env: Env | None) -> list[str]:
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
         if mistaken := self._mistaken(config, env) or cfg.problems(config):
             return mistaken
@@ -120,7 +121,7 @@ class Algorithm(NamedTuple, Generic[P]):
                 problems += [f"the teacher: {line}" for line in lines]
         return problems + wrapper.problems(self.own_config, self.wrappers, config, view)
 
-    def make_learner(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
+    def make_learner(self, config: Loop, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
         """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for.
 
         Raises:
@@ -137,14 +138,14 @@ class Algorithm(NamedTuple, Generic[P]):
             given_parts.check(config, parts)
         view = self.view(config, env)
         make: Any = functools.partial(self.own_learner, config, view, *args)
-        timed = any(isinstance(part, lifetimes.Timed) for part in parts.values())
-        own: Any = lifetimes.aging(config, make, dict(parts)) if timed else make(**parts)
+        timed = any(isinstance(part, time_aware.Timed) for part in parts.values())
+        own: Any = time_aware.aging(config, make, dict(parts)) if timed else make(**parts)
         if not isinstance(own, Learner):
             kind = type(own).__name__
             raise ConfigError(f"{self.name}: own_learner: must return a purerl.types.Learner, but returns {kind}")
         return wrapper.wrapped(self.wrappers, config, view, own)
 
-    def make_trainer(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Trainer:
+    def make_trainer(self, config: Loop, env: Env, *args: P.args, **parts: P.kwargs) -> Trainer:
         """Makes one iteration of a training as a `Trainer`.
 
         Args:
@@ -166,13 +167,13 @@ class Algorithm(NamedTuple, Generic[P]):
         spaces = view.observation_space, view.action_space
         if problems := [f"{name}: {line}" for name in data for line in dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(problems))
-        learner = contract.kept(self.name, self.make_learner(config, env, *args, **parts))
+        learner = learner_checks.checked(self.name, self.make_learner(config, env, *args, **parts))
         if isinstance(config, CurriculumSettings) and (of_teacher := teacher(config, view)):
             without_parts: Callable[..., Learner] = self.own_learner
             data["teacher"] = without_parts(*of_teacher)
         return self.loop(config, view, learner, **data)
 
-    def make_train(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Callable[[Key], Result]:
+    def make_train(self, config: Loop, env: Env, *args: P.args, **parts: P.kwargs) -> Callable[[Key], Result]:
         """Makes the whole training, a function ``train(key) -> Result`` that can be jitted and vmapped.
 
         Args:
@@ -192,7 +193,7 @@ class Algorithm(NamedTuple, Generic[P]):
             )
         return loops.train(trainer, config.num_iterations)
 
-    def _mistaken(self, config: Any, env: Any) -> list[str]:
+    def _mistaken(self, config: object, env: object) -> list[str]:
         """Returns a line for a config that is not this algorithm's, and one for an environment that is none."""
         if isinstance(config, Env) and isinstance(env, self.own_config):
             return ["config, env: are swapped; give (config, env)"]

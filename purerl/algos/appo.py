@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
-from purerl.algos.ppo import PRESETS, problems
+from purerl.algos.ppo import problems
+from purerl.algos.ppo_presets import USUAL
 from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.learners.families import actor_critic
@@ -158,5 +159,5 @@ appo = Algorithm(
     make_learner,
     on_policy.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
-    presets={**PRESETS, "sample-factory": SAMPLE_FACTORY},
+    presets={**USUAL, "sample-factory": SAMPLE_FACTORY},
 )

@@ -3,7 +3,7 @@
 from typing import Unpack
 
 from purerl import config as cfg
-from purerl.algos import ppo
+from purerl.algos import ppo, ppo_presets
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
 from purerl.formulas import losses
@@ -42,5 +42,5 @@ dpo = Algorithm(
     make_learner,
     on_policy.make_trainer,
     sockets=("value-loss", "optimiser"),
-    presets={name: ppo.ppo.presets[name] for name in (*ppo.PRESETS, "minatar", "brax")},
+    presets={name: ppo_presets.ALL[name] for name in (*ppo_presets.USUAL, "minatar", "brax")},
 )

@@ -8,6 +8,7 @@ from typing import Unpack
 from purerl import config as cfg
 from purerl.algos import ppo as parent
 from purerl.algos.algorithm import Algorithm
+from purerl.algos.ppo_presets import USUAL
 from purerl.curricula import on_policy
 from purerl.envs import agents
 from purerl.formulas import distributions
@@ -46,6 +47,6 @@ ippo = Algorithm(
     make_learner,
     on_policy.make_trainer,
     sockets=parent.ppo.sockets,
-    presets=parent.PRESETS,
+    presets=USUAL,
     view=view,
 )

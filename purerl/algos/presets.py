@@ -4,9 +4,9 @@ Defaults are for observations that are vectors and for discrete actions; those o
 continuous actions. An algorithm that has settings for another kind of task gives them one of these names.
 """
 
-from typing import Any
-
 from purerl import spaces
+from purerl.algos.algorithm import Algorithm
+from purerl.loops.settings import Loop
 from purerl.networks.torsos import is_image
 from purerl.spaces import Box
 from purerl.types import Env
@@ -19,14 +19,14 @@ KINDS = {
 """What an environment must have for each preset to fit, in words and as a predicate."""
 
 
-def fitting(algorithm: Any, config: Any, env: Env) -> dict[str, str]:
+def fitting(algorithm: Algorithm, config: Loop, env: Env) -> dict[str, str]:
     """Returns the presets of ``algorithm`` that fit an environment, each with the reason why it does.
 
     A preset is left out if ``config`` differs from the defaults in one of its settings, other than the length, because
     that setting was then chosen deliberately.
 
     Args:
-        algorithm: An `Algorithm`.
+        algorithm: The algorithm.
         config: Settings as they were given.
         env: Environment as the algorithm sees it.
     """

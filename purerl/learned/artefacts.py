@@ -21,7 +21,7 @@ from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import chosen, expressions, own_parts, published, shipped, sockets
-from purerl.learners.parts import lifetimes
+from purerl.learners.parts import time_aware
 from purerl.names import Trust, check_trusted
 from purerl.store import json_files, trusted
 from purerl.types import Array, Env, PyTree
@@ -319,7 +319,7 @@ def learned_drift(artefact: Any, log_ratio: Array, advantage: Array, config: Any
         config: The config of the algorithm.
         passed: The fraction of the training that has passed, for a function that is time-aware.
     """
-    objective = lifetimes.then(artefact.parts(config)["objective"], config, passed)
+    objective = time_aware.then(artefact.parts(config)["objective"], config, passed)
     return jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage, config)
 
 

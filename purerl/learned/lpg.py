@@ -20,9 +20,9 @@ from purerl.errors import ConfigError
 from purerl.formulas import losses
 from purerl.learned import chosen
 from purerl.learned.chosen import MOST, Size
-from purerl.learners.parts import estimates, lifetimes
+from purerl.learners.parts import estimates, time_aware
 from purerl.learners.parts.estimates import Columns, Estimate
-from purerl.learners.parts.lifetimes import Lifetime
+from purerl.learners.parts.time_aware import Lifetime
 from purerl.types import Array, Env, Key, PyTree
 
 EMBEDDING = 16
@@ -138,7 +138,7 @@ def parts(meta_params: PyTree, config: Any, made: LPGSettings) -> dict[str, Any]
         return made_of(lambda columns: rule(columns, *lifetime), config)
 
     return {
-        "estimate": lifetimes.Timed(at) if made.time_aware else at(()),
+        "estimate": time_aware.Timed(at) if made.time_aware else at(()),
         "value_loss": loss,
         "num_predictions": made.lpg_predictions + (made.lpg_base == "a2c"),
     }

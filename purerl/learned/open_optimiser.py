@@ -17,11 +17,11 @@ import optax
 from purerl import config as cfg
 from purerl import counters, draw
 from purerl.errors import ConfigError
-from purerl.learned import chosen
+from purerl.learned import chosen, layer_activity
 from purerl.learned.chosen import Size
+from purerl.learned.layer_activity import Layer, SeesLayers
 from purerl.learners.families import actor_critic
-from purerl.learners.parts import activity, gradients, lifetimes, settings
-from purerl.learners.parts.activity import Layer, Observant
+from purerl.learners.parts import gradients, settings, time_aware
 from purerl.types import Array, Env, Key, PyTree
 
 DECAYS = 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999
@@ -191,7 +191,7 @@ def moves(out: Array, noise: Array, step: float = STEP) -> Array:
     return made - jnp.mean(made)[None]
 
 
-def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
+def make(meta_params: PyTree, config: Any, made: OpenSettings) -> SeesLayers:
     """Makes the optimiser of an algorithm with ``config``.
 
     Gradients of actor and critic are each clipped to ``max_grad_norm``, before anything else; the noise acts on the
@@ -213,7 +213,7 @@ def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
     def change(
         direction: Array, state: OpenState, params: Array, *, grads: Array, layers: PyTree
     ) -> tuple[Array, OpenState]:
-        parts = activity.networks(layers)
+        parts = layer_activity.networks(layers)
         tensors = {name: jax.tree.leaves(part, is_leaf=_is_layer) for name, part in parts.items()}
         sizes = {name: sum(layer.place.size for layer in some) for name, some in tensors.items()}
         cut = jnp.split(grads, np.cumsum(list(sizes.values()))[:-1].tolist())
@@ -235,7 +235,7 @@ def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
         result: tuple[Array, PyTree] = chain.update(grads, state, params, grads=grads, layers=layers)
         return result
 
-    return Observant(chain.init, update)
+    return SeesLayers(chain.init, update)
 
 
 def progress(config: Any, updates: counters.Count) -> Progress:
@@ -244,7 +244,7 @@ def progress(config: Any, updates: counters.Count) -> Progress:
     epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
     all_epochs, _ = counters.divide(updates, minibatches)
     iteration, epoch = counters.divide(all_epochs, epochs)
-    return Progress(lifetimes.passed(config, iteration), epoch.astype(jnp.float32) / max(epochs - 1, 1))
+    return Progress(time_aware.passed(config, iteration), epoch.astype(jnp.float32) / max(epochs - 1, 1))
 
 
 def _key(params: Array) -> Key:

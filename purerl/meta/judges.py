@@ -18,7 +18,7 @@ from purerl.learned import disco as disco_rules
 from purerl.learners.families import actor_critic
 from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
 from purerl.learners.parts.all_action_rules import Moments
-from purerl.learners.parts.surgery import core
+from purerl.learners.parts.widening import core
 from purerl.loops.rollout import rollout
 from purerl.networks.all_actions import AllActions
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState, Transition

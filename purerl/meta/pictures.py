@@ -12,7 +12,7 @@ from purerl.display import plots
 from purerl.formulas import td_errors
 from purerl.learned import artefacts, messages, sockets
 from purerl.learned.written import Function, Written
-from purerl.learners.parts.lifetimes import Timed
+from purerl.learners.parts.time_aware import Timed
 
 Canvas = Figure | SubFigure
 """A figure, or a part of one, on which a plot is drawn."""

@@ -12,7 +12,7 @@ from purerl import a2c, cli, compiler_options, counters, envs, load
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, lpg, sockets
 from purerl.learners.parts.estimates import Columns
-from purerl.learners.parts.lifetimes import Timed, passed, then
+from purerl.learners.parts.time_aware import Timed, passed, then
 
 CONFIG = a2c.Config(total_steps=128 * 50, hidden_sizes=(16,), max_grad_norm=1e9)
 STEPS, SIZE, K = 12, 6, 3

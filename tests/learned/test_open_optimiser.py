@@ -11,10 +11,10 @@ from compiling import AS_SHIPPED, for_bits
 
 from purerl import a2c, appo, compiler_options, counters, dpo, dqn, envs, impala, ippo, mappo, networks, ppo, reinforce
 from purerl.errors import ConfigError
-from purerl.learned import open_optimiser, published, sockets
+from purerl.learned import layer_activity, open_optimiser, published, sockets
+from purerl.learned.layer_activity import Layer
 from purerl.learned.open_optimiser import Progress
-from purerl.learners.parts import activity, gradients
-from purerl.learners.parts.activity import Layer
+from purerl.learners.parts import gradients
 from purerl.networks.torsos import Convolution
 
 OPEN = {"optimiser_form": "open", "optimiser_base": "none", "optimiser_memory": 4, "optimiser_layers": [8]}
@@ -138,7 +138,7 @@ def seen(network, params, obs):
         policy, value, _ = network.unroll(params, obs, (), ())
         return jnp.sum(policy) + jnp.sum(value), ()
 
-    layers = activity.watched(loss)(params, obs)[1][1]
+    layers = layer_activity.watched(loss)(params, obs)[1][1]
     return layers["actor"]["params"], layers["critic"]["params"]
 
 
@@ -194,9 +194,9 @@ def test_nothing_is_seen_inside_a_loop(key):
         scanned = jax.lax.scan(lambda _, x: ((), torso.apply(params["actor"], x)), (), obs)[1]
         return jnp.sum(scanned) + jnp.sum(torso.apply(params["critic"], obs)), ()
 
-    (_, (_, layers)), grads = jax.jit(jax.value_and_grad(activity.watched(loss), has_aux=True))(params, obs)
+    (_, (_, layers)), grads = jax.jit(jax.value_and_grad(layer_activity.watched(loss), has_aux=True))(params, obs)
     actor, critic = (layers[name]["params"]["Dense_0"]["kernel"] for name in ("actor", "critic"))
-    assert actor.activity.tolist() == [1] * 4 and np.all(actor.place == activity.UNKNOWN)
+    assert actor.activity.tolist() == [1] * 4 and np.all(actor.place == layer_activity.UNKNOWN)
     assert np.all(critic.activity != 1) and np.all(np.isfinite(grads["actor"]["params"]["Dense_0"]["kernel"]))
 
 

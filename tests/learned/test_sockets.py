@@ -15,7 +15,7 @@ from purerl.algos import ALGORITHMS
 from purerl.formulas import losses
 from purerl.formulas.returns import vtrace_weights
 from purerl.learned import ENV_SOCKET_NAMES, sockets
-from purerl.learners.parts import lifetimes
+from purerl.learners.parts import time_aware
 
 CONFIGS = {
     ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64, hidden_sizes=(16,)),
@@ -72,7 +72,7 @@ def test_learned_drift_is_one(size, passed):
     time, too, where a drift is aware of that."""
     socket = sockets.policy_drift(time_aware=passed is not None)
     meta_params = changed(socket.init(jax.random.key(0)), size)
-    given = lifetimes.then(socket.parts(meta_params, CONFIG)["objective"], CONFIG, passed)
+    given = time_aware.then(socket.parts(meta_params, CONFIG)["objective"], CONFIG, passed)
     objective = jax.jit(lambda *x: given(*x, CONFIG))
     log_ratio, advantage = (x.reshape(-1) for x in jnp.meshgrid(jnp.linspace(-3, 3, 61), jnp.linspace(-4, 4, 33)))
     drift = jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage)
@@ -116,7 +116,7 @@ def test_an_objective_knows_the_age_of_its_agent(algo, key):
         age = lifetime.passed + 100 * lifetime.length
         return lambda log_ratio, advantage, config: -age + 0 * log_ratio
 
-    result = jax.jit(algo.make_train(config, env, objective=lifetimes.Timed(at)))(key)
+    result = jax.jit(algo.make_train(config, env, objective=time_aware.Timed(at)))(key)
     expected = np.arange(4) / 3 + 100 * np.log(4 * 512)
     np.testing.assert_allclose(result.metrics["policy_loss"], expected, rtol=1e-6)
     assert counters.number(result.state.learner.iterations) == 4

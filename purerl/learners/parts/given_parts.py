@@ -9,7 +9,7 @@ import optax
 
 from purerl.errors import RAISED, ConfigError, one_line
 from purerl.learners.parts.estimates import Columns
-from purerl.learners.parts.lifetimes import Timed
+from purerl.learners.parts.time_aware import Timed
 from purerl.loops.settings import Loop
 
 COUNT = 7

@@ -1,7 +1,7 @@
 """Gradient steps: one alone, and epochs of them over minibatches."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,6 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import backend, counters, draw, shards, trees
 from purerl.counters import Count
-from purerl.learners.parts import activity
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
 
@@ -117,7 +116,7 @@ def gradient_step(
     """Takes one step down ``loss(params, batch) -> (loss, aux)``.
 
     The optimiser sees parameters and gradients as `join` gives them: as trees, unless it is `Elementwise` or
-    `activity.Observant`, which is also given the network's layers. In a split agent the gradient is the mean over its
+    `Observant`, which is also given the network's layers. In a split agent the gradient is the mean over its
     `shards`; the optimiser clips it after that.
 
     Args:
@@ -141,8 +140,8 @@ def _step(loss, optimiser, split, state, batch, at=None):
     joined, opt_state = state
     at = split(joined) if at is None else at
     extra = {}
-    if isinstance(optimiser, activity.Observant):
-        (value, (aux, extra["layers"])), grads = jax.value_and_grad(activity.watched(loss), has_aux=True)(at, batch)
+    if isinstance(optimiser, Observant):
+        (value, (aux, extra["layers"])), grads = jax.value_and_grad(optimiser.watched(loss), has_aux=True)(at, batch)
     else:
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads = shards.mean(join(optimiser, grads)[0])
@@ -157,14 +156,26 @@ class Elementwise(optax.GradientTransformation):
     """
 
 
+class Observant(optax.GradientTransformationExtraArgs):
+    """An optimiser of one vector of all parameters whose ``update`` also takes the network's ``layers``.
+
+    What it sees of them is what the loss of `watched` returns beside ``aux``.
+    """
+
+    @staticmethod
+    def watched(loss: Callable[[PyTree, Any], tuple[Array, Any]]) -> Callable[[PyTree, Any], tuple[Array, Any]]:
+        """Turns ``loss(params, batch) -> (loss, aux)`` into a function that returns ``(loss, (aux, layers))``."""
+        raise NotImplementedError
+
+
 def join(optimiser: optax.GradientTransformation, params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """Returns a tree of parameters or gradients as ``optimiser`` sees it, and the function that restores the tree.
 
     For an `Elementwise` optimiser on CPU it is one vector: a few array operations instead of a few for each leaf. For
-    an `activity.Observant` one it always is. For every other optimiser it is the tree itself, and so it is on other
+    an `Observant` one it always is. For every other optimiser it is the tree itself, and so it is on other
     devices, where slices of a vector are copied before they can enter a matrix product.
     """
-    if isinstance(optimiser, activity.Observant) or (backend.is_cpu() and isinstance(optimiser, Elementwise)):
+    if isinstance(optimiser, Observant) or (backend.is_cpu() and isinstance(optimiser, Elementwise)):
         return ravel_pytree(params)
     return params, lambda joined: joined
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl import replay, trees
-from purerl.learners.parts.layers import inside
+from purerl.learners.parts.nesting import inside
 from purerl.types import Array, Key, Learner, PyTree, Replay, Situation, Transition, Updated
 
 

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import config as cfg
 from purerl.learners.parts import settings
-from purerl.learners.parts.layers import inside
+from purerl.learners.parts.nesting import inside
 from purerl.types import Array, Key, Learner, PyTree, Scalar, Transition, Updated
 
 

@@ -61,8 +61,9 @@ def problems(config: IntrinsicSettings, env: Env | None) -> list[str]:
     ]
 
 
-def wrap(config: Any, env: Env, learner: Learner) -> Learner:
+def wrap(config: IntrinsicSettings, env: Env, learner: Learner) -> Learner:
     """Returns ``learner`` with the bonus that ``config`` describes; see `curious`."""
+    assert isinstance(config, settings.Torso)
     torso = lambda sizes: settings.make_torso(config, env, sizes)
     distillation = novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
     return curious(config, distillation, learner)

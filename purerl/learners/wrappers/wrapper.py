@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from purerl import config as cfg
 from purerl.errors import ConfigError
-from purerl.learners.parts.layers import inside
+from purerl.learners.parts.nesting import inside
 from purerl.learners.parts.settings import EVERY_DECISION
 from purerl.loops.settings import Loop
 from purerl.types import Env, Learner

@@ -13,7 +13,7 @@ from rich.console import Console
 from purerl import population, trees
 from purerl.display.progress import say
 from purerl.errors import ConfigError
-from purerl.learners.parts import surgery
+from purerl.learners.parts import widening
 from purerl.names import here
 from purerl.runs.describing import config_file
 from purerl.runs.describing.config_file import ConfigFile
@@ -125,7 +125,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
 def _problems(before: TrainState, after: TrainState) -> list[str]:
     """Returns a line for each reason why a state of the shapes ``before`` cannot become one of ``after``."""
     rest = [jax.tree.map(lambda x: (x.shape, x.dtype), state._replace(learner=())) for state in (before, after)]
-    problems = surgery.problems(before.learner, after.learner)
+    problems = widening.problems(before.learner, after.learner)
     return problems if problems or rest[0] == rest[1] else ["more than the learner would have another size"]
 
 
@@ -166,6 +166,6 @@ def _grown(setup: Setup, members: population.Members, step: checkpoint.Checkpoin
 
     def one(member: population.Members, learned: PyTree, obs: PyTree) -> PyTree:
         learner = setup.make_trainer(**member.given).learner
-        return surgery.widen(learned, learner.init(jax.random.fold_in(member.keys, GROWTH_SALT), obs))
+        return widening.widen(learned, learner.init(jax.random.fold_in(member.keys, GROWTH_SALT), obs))
 
     return state._replace(learner=jax.jit(jax.vmap(one))(members, state.learner, state.actors.obs))

@@ -12,7 +12,7 @@ from purerl.types import Key, Learner, PyTree, Situation, Updated
 Shapes = dict[str, str]
 
 
-def kept(name: str, learner: Learner) -> Learner:
+def checked(name: str, learner: Learner) -> Learner:
     """Returns ``learner`` with checks that its functions return what `types.Learner` requires.
 
     `explore`, `exploit` and `update` raise `ConfigError`, in a line, when they are traced and return something else.

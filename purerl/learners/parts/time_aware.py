@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import counters
-from purerl.learners.parts.layers import inside
+from purerl.learners.parts.nesting import inside
 from purerl.loops.settings import Loop
 from purerl.types import Array, Key, Learner, Scalar, Updated
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from flax.core import tracers
 
 from purerl import shards
+from purerl.learners.parts import gradients
 from purerl.networks import CNN, MLP, Head
 from purerl.types import Array, PyTree
 
@@ -17,13 +17,6 @@ UNKNOWN = 0.5
 """The place of a layer about which nothing is known."""
 APART = {"actor", "critic"}
 """The parts of an agent's parameters that are separate networks."""
-
-
-class Observant(optax.GradientTransformationExtraArgs):
-    """An optimiser of one vector of all parameters whose ``update`` also takes the network's ``layers``.
-
-    ``layers`` is a tree of the parameters' `Layer`s. The optimiser's state is an ordinary one.
-    """
 
 
 class Layer(NamedTuple):
@@ -59,6 +52,12 @@ def watched(loss: Callable[[PyTree, Any], tuple[Array, Any]]) -> Callable[[PyTre
         return value, (aux, notes.layers(params))
 
     return watching
+
+
+class SeesLayers(gradients.Observant):
+    """An optimiser whose ``update`` takes a tree of the parameters' `Layer`s."""
+
+    watched = staticmethod(watched)
 
 
 class _Notes:

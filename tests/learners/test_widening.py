@@ -13,7 +13,7 @@ from purerl.algos import ALGORITHMS
 from purerl.algos.dqn import make_network as make_q_network
 from purerl.formulas import distributions
 from purerl.learners.families import actor_critic
-from purerl.learners.parts import gradients, stale_actors, surgery
+from purerl.learners.parts import gradients, stale_actors, widening
 from purerl.types import Situation
 
 KEY = jax.random.key(0)
@@ -35,8 +35,8 @@ def start(algo, env=CARTPOLE, seed=0, **settings):
 
 
 def widened(state, fresh):
-    assert surgery.problems(state, fresh) == []
-    grown = surgery.widen(state, fresh)
+    assert widening.problems(state, fresh) == []
+    grown = widening.widen(state, fresh)
     assert trees.shapes(grown) == trees.shapes(fresh)
     return grown
 
@@ -87,7 +87,7 @@ def test_inputs_are_added():
 
     @jax.jit
     def run(params, fresh):
-        return large.apply(surgery.widen_params(params, fresh), seen), small.apply(params, obs)
+        return large.apply(widening.widen_params(params, fresh), seen), small.apply(params, obs)
 
     result, expected = run(at_random(small.init, KEY, obs), at_random(large.init, KEY, seen, seed=1))
     np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -100,7 +100,7 @@ def test_new_units_learn():
 
     @jax.jit
     def run(params, fresh):
-        grown = surgery.widen_params(params, fresh)
+        grown = widening.widen_params(params, fresh)
         return grown, jax.grad(lambda params: jnp.sum(jnp.square(wide.apply(params, obs) - 1)))(grown)
 
     grown, grads = run(at_random(small.init, KEY, obs), jax.jit(wide.init)(KEY, obs))
@@ -129,7 +129,7 @@ def test_moments_stay(form):
         shaped = ravel_pytree(moments)[0] if form == "vector" else moments
         adam, descent = begin(params)
         state = adam._replace(count=jnp.int32(7), mu=shaped, nu=jax.tree.map(jnp.abs, shaped)), descent
-        return surgery.widen_moments(state, params, begin(fresh), fresh), begin(fresh)
+        return widening.widen_moments(state, params, begin(fresh), fresh), begin(fresh)
 
     ((grown, _), like), split = run(params, fresh, moments), ravel_pytree(fresh)[1]
     assert grown.count == 7 and trees.shapes(grown) == trees.shapes(like[0])
@@ -150,14 +150,14 @@ def test_past_versions_grow():
     def run(state, fresh):
         history = stale_actors.begin(state.learner.params, 2)
         state = state._replace(history=stale_actors.lagged(history, older, 0)[1], acting=older)
-        return surgery.widen(state, fresh)
+        return widening.widen(state, fresh)
 
     grown = run(state, fresh)
     wider, split = fresh.learner.params, ravel_pytree(fresh.learner.params)[1]
     for version, params in ((0, older), (1, state.learner.params)):
-        expected = surgery.widen_params(params, wider)
+        expected = widening.widen_params(params, wider)
         jax.tree.map(np.testing.assert_array_equal, split(grown.history.versions[version]), expected)
-    jax.tree.map(np.testing.assert_array_equal, grown.acting, surgery.widen_params(older, wider))
+    jax.tree.map(np.testing.assert_array_equal, grown.acting, widening.widen_params(older, wider))
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_problems(algo, old, new, settings, line):
     if "memory_size" in settings:
         settings, other = {"memory": "lru", "memory_size": 4}, {"memory": "lru", "memory_size": 8}
     state, fresh = start(algo, hidden_sizes=old, **settings), start(algo, hidden_sizes=new, **other)
-    assert any(line in problem for problem in surgery.problems(state, fresh))
+    assert any(line in problem for problem in widening.problems(state, fresh))
 
 
 def test_an_optimiser_that_keeps_more_for_each_parameter():
     """A matrix with a row for each parameter has an order that surgery does not know."""
     state, fresh = (start("ppo", hidden_sizes=(size,)) for size in (8, 12))
     state, fresh = (s._replace(opt_state=np.zeros((ravel_pytree(s.params)[0].size, 2))) for s in (state, fresh))
-    assert surgery.problems(state, fresh) == ["the optimiser's state has a size of its own for each parameter"]
+    assert widening.problems(state, fresh) == ["the optimiser's state has a size of its own for each parameter"]

@@ -17,9 +17,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from purerl import trees
-from purerl.learners.parts.lifetimes import Aging
 from purerl.learners.parts.reuse import Reusing
 from purerl.learners.parts.stale_actors import History, StaleActors
+from purerl.learners.parts.time_aware import Aging
 from purerl.types import Array, PyTree
 
 DENSE = {"kernel": 2, "bias": 1}
