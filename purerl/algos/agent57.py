@@ -17,7 +17,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.algos.ngu import Controller, Experience
 from purerl.formulas import bandits, novelty, td_errors
 from purerl.learners.families import action_values
-from purerl.learners.parts import sequences, settings
+from purerl.learners.parts import gradients, sequences
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
 from purerl.networks.recurrent import Recurrent
@@ -78,7 +78,7 @@ def make_learner(
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = given_or_own(network, make_network(config, env), ngu.input_space(config, env))
-    optimiser = optimiser or settings.make_optimiser(config)
+    optimiser = optimiser or gradients.make_optimiser(config)
 
     betas = novelty.betas(config.num_policies, config.intrinsic_scale)
 

@@ -24,7 +24,7 @@ from purerl.formulas import exploration, td_errors
 from purerl.formulas import novelty as formulas
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState
-from purerl.learners.parts import novelty, sequences, settings
+from purerl.learners.parts import gradients, novelty, sequences, settings
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
@@ -265,7 +265,7 @@ def make_learner(
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = given_or_own(network, make_network(config, env), input_space(config, env))
-    optimiser = optimiser or settings.make_optimiser(config)
+    optimiser = optimiser or gradients.make_optimiser(config)
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         experience, weight, target_q = batch

@@ -24,8 +24,8 @@ CONTINUOUS = {
     "normalize_reward": True,
 }
 USUAL: dict[str, dict[str, Any]] = {"image": IMAGE, "memory": MEMORY, "continuous": CONTINUOUS}
-"""Presets of PPO and of what extends it, chosen on Breakout of MinAtar, MemoryChain, and Pendulum. On Breakout seeds differ more than
-settings do."""
+"""Presets of PPO and of what extends it, chosen on Breakout of MinAtar, MemoryChain, and Pendulum. On Breakout seeds
+differ more than settings do."""
 
 MINATAR = {
     "total_steps": 10_000_000,

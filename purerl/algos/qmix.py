@@ -22,7 +22,7 @@ from purerl.envs import agents
 from purerl.formulas import exploration
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
-from purerl.learners.parts import checks, from_replay, many_agents, sequences, settings
+from purerl.learners.parts import checks, from_replay, gradients, many_agents, sequences, settings
 from purerl.networks import mixers, recurrent
 from purerl.networks.given import given_or_own
 from purerl.networks.mixers import Mixer
@@ -124,7 +124,7 @@ def make_team_learner(
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    optimiser, team = optimiser or settings.make_optimiser(config), many_agents.team(env)
+    optimiser, team = optimiser or gradients.make_optimiser(config), many_agents.team(env)
 
     def init(key: Key, obs: PyTree) -> ActionValueState:
         key_agents, key_mixer = jax.random.split(key)

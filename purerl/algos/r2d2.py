@@ -17,7 +17,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
-from purerl.learners.parts import sequences, settings
+from purerl.learners.parts import gradients, sequences, settings
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
@@ -87,7 +87,7 @@ def make_learner(
     network = given_or_own(network, make_network(config, env), env.observation_space)
     if env.legal:
         network = recurrent.legal_only(network, actions.legal)
-    optimiser = optimiser or settings.make_optimiser(config)
+    optimiser = optimiser or gradients.make_optimiser(config)
 
     def init(key: Key, obs: PyTree) -> ActionValueState:
         return action_values.init_state(config, optimiser, network.init(key, obs))

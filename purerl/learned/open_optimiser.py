@@ -229,7 +229,7 @@ def make(meta_params: PyTree, config: Any, made: OpenSettings) -> SeesLayers:
         return (-taken if alone else direction + taken), after
 
     transformation = optax.GradientTransformationExtraArgs(begin, change)
-    chain = gradients.chain(transformation) if alone else settings.make_optimiser(config, transformation)
+    chain = gradients.chain(transformation) if alone else gradients.make_optimiser(config, transformation)
 
     def update(grads: Array, state: PyTree, params: Array, *, layers: PyTree) -> tuple[Array, PyTree]:
         result: tuple[Array, PyTree] = chain.update(grads, state, params, grads=grads, layers=layers)

@@ -14,7 +14,7 @@ from purerl import names
 from purerl.algos.algorithm import Algorithm, part_names
 from purerl.errors import ConfigError
 from purerl.learned import shipped
-from purerl.learners.parts import settings
+from purerl.learners.parts import gradients
 from purerl.learners.parts.given_parts import FORMS
 from purerl.types import Env
 
@@ -115,7 +115,7 @@ def made(parts: Mapping[str, str], config: Any, env: Env) -> dict[str, Any]:
 def _made(part: str, word: str, config: Any, env: Env) -> Any:
     """Returns what the algorithm takes for a part."""
     if part == OPTIMISER and ":" not in word:
-        return settings.of_optax(config, getattr(optax, word))
+        return gradients.of_optax(config, getattr(optax, word))
     value = names.imported(part, word)
     call = lambda *args: names.called(part, word, value, *args)
     if part in (OPTIMISER, ESTIMATE):

@@ -27,7 +27,7 @@ from purerl.learned import lpg as lpg_rules
 from purerl.learned.networks import mlp
 from purerl.learners.families.actor_critic import Objective
 from purerl.learners.parts import all_action_rules, estimates
-from purerl.learners.parts.settings import make_optimiser
+from purerl.learners.parts.gradients import make_optimiser
 from purerl.learners.parts.time_aware import Lifetime, Timed
 from purerl.types import Array, Env, Key, PyTree
 

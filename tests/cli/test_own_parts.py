@@ -14,7 +14,7 @@ from purerl import ppo
 from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.learned import own_parts
-from purerl.learners.parts import settings
+from purerl.learners.parts import gradients
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import evaluation
 
@@ -185,7 +185,7 @@ def test_an_optimiser_of_optax_has_the_clip_and_the_schedule_of_the_algorithm():
     """By hand: the gradient is cut to its norm, and each step is of the step size of its update."""
     config = ppo.Config(learning_rate=0.1, max_grad_norm=1.0, total_steps=4 * 128 * 2, num_envs=4, num_steps=128)
     count, state = config.total_updates, None
-    optimiser = settings.of_optax(config, optax.sgd)
+    optimiser = gradients.of_optax(config, optax.sgd)
     params, grads = {"x": jnp.zeros(2)}, {"x": jnp.array([3.0, 4.0])}
     state = optimiser.init(params)
     for number in range(3):
@@ -202,7 +202,7 @@ def test_optimisers_of_optax_that_need_more_than_gradients_are_none():
     } & names
     config, params = ppo.Config(), {"x": jnp.ones((2, 2))}
     for name in names:
-        optimiser = settings.of_optax(config, getattr(optax, name))
+        optimiser = gradients.of_optax(config, getattr(optax, name))
         jax.eval_shape(lambda optimiser=optimiser: optimiser.update(params, optimiser.init(params), params))
 
 

@@ -9,7 +9,7 @@ import scipy.stats
 
 from purerl import a2c, counters, dqn, envs, pqn, sac, trees
 from purerl.formulas import schedules
-from purerl.learners.parts import gradients, settings
+from purerl.learners.parts import gradients
 from purerl.types import Outcome, Sample, Situation, Transition
 
 
@@ -146,7 +146,7 @@ def test_a_users_optimiser_sees_the_tree(algo, name, config, given, key):
 def test_our_own_optimisers_see_one_vector(key):
     """On a CPU, where that is faster; their state is a vector for each moment."""
     params = {"a": jnp.ones((2, 3)), "b": jnp.zeros(3)}
-    moments = jax.tree.leaves(gradients.init_optimiser(settings.make_optimiser(a2c.Config()), params))
+    moments = jax.tree.leaves(gradients.init_optimiser(gradients.make_optimiser(a2c.Config()), params))
     assert [x.shape for x in moments if x.ndim] == [(9,), (9,)]
 
 

@@ -316,7 +316,7 @@ def make_agent(
         values: Reads action values off the outputs.
         record: What ``record(q [B, A], action [B])`` returns is kept in the replay, as ``extras``.
     """
-    optimiser = optimiser or settings.make_optimiser(config)
+    optimiser = optimiser or gradients.make_optimiser(config)
     return QAgent(config, env, network, values, optimiser, joint_actions.joint_actions(env), record)
 
 

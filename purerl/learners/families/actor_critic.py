@@ -369,7 +369,7 @@ def make_agent(
         config,
         networks.legal_only(made, env.legal) if env.legal else made,
         distribution,
-        optimiser or settings.make_optimiser(config),
+        optimiser or gradients.make_optimiser(config),
         normalize.running() if config.normalize_obs else normalize.identity(),
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
         env.acting,

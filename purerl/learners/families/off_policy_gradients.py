@@ -352,8 +352,8 @@ def make_agent(
         config,
         acting,
         normalize.running() if config.normalize_obs else normalize.identity(),
-        optimiser or settings.make_optimiser(config),
-        optimiser or settings.make_optimiser(of_actor, period=config.policy_delay),
+        optimiser or gradients.make_optimiser(config),
+        optimiser or gradients.make_optimiser(of_actor, period=config.policy_delay),
         td_loss,
         targets,
     )

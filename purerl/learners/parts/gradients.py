@@ -1,4 +1,4 @@
-"""Gradient steps: one alone, and epochs of them over minibatches."""
+"""Gradient steps: one alone, and epochs of them over minibatches; and the optimisers that take them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,6 +10,8 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import backend, counters, draw, shards, trees
 from purerl.counters import Count
+from purerl.formulas import schedules
+from purerl.learners.parts.settings import Adam
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
 
@@ -154,6 +156,34 @@ class Elementwise(optax.GradientTransformation):
 
     Only an optimiser made by this module is one: a mask, or a step that looks at the shape of a matrix, needs the tree.
     """
+
+
+def make_optimiser(config: Adam, *change: optax.GradientTransformation, period: int = 1) -> Elementwise:
+    """Makes Adam with clipped gradients and a linearly decaying step size.
+
+    Args:
+        config: Settings.
+        *change: Transformations of Adam's direction, applied before the step size. They must do the same to every
+            number.
+        period: The optimiser takes a step at every ``period``-th of the config's updates.
+    """
+    num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
+    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, descent(schedule)
+    return chain(clip_by_norm(config.max_grad_norm), *adam)
+
+
+def of_optax(config: Adam, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
+    """Makes an optimiser of optax with clipped gradients and the linearly decaying step size of ``config``.
+
+    Args:
+        config: Settings.
+        make: A function ``make(learning_rate)`` of optax. The step size, which may be traced, is applied after it.
+    """
+    num_updates = jnp.maximum(jnp.float32(config.total_updates), 1.0)
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
+    along = descent(lambda updates: -schedule(updates))  # what ``make`` returns descends already
+    return optax.chain(clip_by_norm(config.max_grad_norm), make(1.0), along)
 
 
 class Observant(optax.GradientTransformationExtraArgs):

@@ -1,19 +1,15 @@
 """Settings that families of algorithms have in common, each group written once. A family's Config extends them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
-import optax
 
 from purerl import config as cfg
 from purerl import networks, spaces
 from purerl.curricula.settings import TWICE, CurriculumSettings
-from purerl.formulas import schedules
-from purerl.learners.parts import gradients
 from purerl.networks import memory
 from purerl.networks.memory import Memory
 from purerl.networks.torsos import KINDS, Convolution, Convolutions, is_image
@@ -67,7 +63,7 @@ class StepSize:
 
 @cfg.config
 class Adam(StepSize):
-    """Settings of `make_optimiser`."""
+    """Settings of `gradients.make_optimiser`."""
 
     heading: ClassVar[str] = "optimiser"
     max_grad_norm: cfg.Positive = 0.5
@@ -157,34 +153,6 @@ class Epsilon:
     exploration_fraction: Annotated[cfg.OpenFraction, WITH_ANNEALING] = 0.1
     """Fraction of the training over which the probability of a random action decays linearly from epsilon_start to
     epsilon_end."""
-
-
-def make_optimiser(config: Adam, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
-    """Makes Adam with clipped gradients and a linearly decaying step size.
-
-    Args:
-        config: Settings.
-        *change: Transformations of Adam's direction, applied before the step size. They must do the same to every
-            number.
-        period: The optimiser takes a step at every ``period``-th of the config's updates.
-    """
-    num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
-    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
-    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
-    return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
-
-
-def of_optax(config: Adam, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
-    """Makes an optimiser of optax with clipped gradients and the linearly decaying step size of ``config``.
-
-    Args:
-        config: Settings.
-        make: A function ``make(learning_rate)`` of optax. The step size, which may be traced, is applied after it.
-    """
-    num_updates = jnp.maximum(jnp.float32(config.total_updates), 1.0)
-    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
-    along = gradients.descent(lambda updates: -schedule(updates))  # what ``make`` returns descends already
-    return optax.chain(gradients.clip_by_norm(config.max_grad_norm), make(1.0), along)
 
 
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:
