@@ -91,7 +91,8 @@ def make_learner(
         q = sequences.unroll(config, network, params, items)
         chooser, after_cut = jax.lax.stop_gradient(q) if config.double else target
         after = items.next_obs.obs[1].policy
-        best, best_after_cut = jnp.argmax(read(chooser, policy), -1), jnp.argmax(read(after_cut, after), -1)
+        best = jnp.argmax(read(chooser, policy), -1)
+        best_after_cut = jnp.argmax(read(after_cut, after), -1)
         gamma = novelty.wide_gammas(config.num_policies, config.gamma, config.gamma_middle, config.gamma_end)[policy]
         rewards = Twins(sequences.late(config, items.reward), experience.intrinsic)
         discount = gamma * (1 - sequences.late(config, items.terminated))

@@ -74,7 +74,8 @@ def make_learner(
     def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         items = batch.items
         logits = agent.network.apply(params, items.obs, batch.noise)
-        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        action = agent.actions.number(items.action)
+        chooser = agent.next_choices(params, batch)
         of_each = functools.partial(td_errors.categorical_q_learning, support=support)
         each, error = jax.vmap(of_each)(logits, action, items.reward, items.discount, chooser, batch.next_out)
         return agent.loss(each, error, logits, batch)

@@ -221,7 +221,8 @@ def make_learner(
 
     def learn(state: DiscoState, sample: Sample, key: Key) -> Updated:
         rows, steps = read(sample.items, actions)
-        online, target = look(state.params, rows), look(state.target_params, rows)
+        online = look(state.params, rows)
+        target = look(state.target_params, rows)
         values, advantages = all_action_rules.evaluate(
             steps, online, target, state.advantages, config.gamma, config.trace_lambda
         )

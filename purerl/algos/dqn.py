@@ -90,7 +90,8 @@ def make_learner(
         items = batch.items
         q = agent.network.apply(params, items.obs, batch.noise)
         target_q = agent.network.apply(batch.target_params, items.obs, batch.target_noise)
-        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        action = agent.actions.number(items.action)
+        chooser = agent.next_choices(params, batch)
         error = jax.vmap(error_of)(q, target_q, action, items.reward, items.discount, chooser, batch.next_out)
         each = td_loss(error, config)
         return agent.loss(each, error, q, batch)

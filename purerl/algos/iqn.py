@@ -66,7 +66,8 @@ def make_learner(
         items = batch.items
         quantiles, fractions = agent.network.apply(params, items.obs, batch.noise)
         next_quantiles, _ = batch.next_out
-        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        action = agent.actions.number(items.action)
+        chooser = agent.next_choices(params, batch)
         of_each = functools.partial(td_errors.quantile_q_learning, kappa=config.kappa)
         each, error = jax.vmap(of_each)(
             quantiles, fractions, action, items.reward, items.discount, chooser, next_quantiles

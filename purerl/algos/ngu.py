@@ -273,7 +273,8 @@ def make_learner(
         q = sequences.unroll(config, network, params, items)
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
         best, best_after_cut = (jnp.argmax(x, axis=-1) for x in chooser)
-        value, after_cut = at(config, target_q[0], best), at(config, target_q[1], best_after_cut)
+        value = at(config, target_q[0], best)
+        after_cut = at(config, target_q[1], best_after_cut)
         beta = formulas.betas(config.num_policies, config.intrinsic_scale)[experience.policy]
         gamma = formulas.gammas(config.num_policies, config.gamma, config.gamma_end)[experience.policy]
         target, learned = sequences.retrace_targets(

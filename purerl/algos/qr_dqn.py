@@ -58,7 +58,8 @@ def make_learner(
     def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         items = batch.items
         quantiles = agent.network.apply(params, items.obs, batch.noise)
-        action, chooser = agent.actions.number(items.action), agent.next_choices(params, batch)
+        action = agent.actions.number(items.action)
+        chooser = agent.next_choices(params, batch)
         fractions = jnp.broadcast_to(midpoints, (len(action), config.num_quantiles))
         of_each = functools.partial(td_errors.quantile_q_learning, kappa=config.kappa)
         each, error = jax.vmap(of_each)(

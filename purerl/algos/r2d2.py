@@ -62,7 +62,8 @@ def problems(config: R2D2Config, env: Env | None) -> list[str]:
 
 def make_network(config: R2D2Config, env: Env) -> recurrent.Recurrent:
     """Makes a torso, a recurrent cell, and streams to the action values."""
-    torso, memory = settings.make_torso(config, env, config.hidden_sizes[:-1]), settings.make_memory(config)
+    torso = settings.make_torso(config, env, config.hidden_sizes[:-1])
+    memory = settings.make_memory(config)
     activation = networks.ACTIVATIONS[config.activation]
     head = Streams(joint_actions(env).num, config.hidden_sizes[-1], activation, config.dueling)
     return recurrent.recurrent(torso, memory, head)
@@ -108,7 +109,8 @@ def make_learner(
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
         value, after_cut = jax.tree.map(best, chooser, target_q)
         target, learned = sequences.targets(config, items, value, after_cut, config.gamma, config.n_step)
-        target, action = td_errors.rescale(target, config.rescale_epsilon), sequences.late(config, items.action)
+        target = td_errors.rescale(target, config.rescale_epsilon)
+        action = sequences.late(config, items.action)
         taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
         total, priority, td_error = sequences.squared(config.priority_mix, target - taken, learned, weight)
         value = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)

@@ -140,7 +140,8 @@ def epsilons(config: ActionValueConfig, behaviour: ActionValueBehaviour, num_env
 
 def init_state(config: ActionValueConfig, optimiser: optax.GradientTransformation, params: PyTree) -> ActionValueState:
     """Makes the state before the first update."""
-    opt_state, age = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
+    opt_state = gradients.init_optimiser(optimiser, params)
+    age = jnp.zeros((), jnp.int32)
     past = stale_actors.begin(params, config.lag) if config.lag else ()
     return ActionValueState(params, params, opt_state, past, counters.of(), age)
 
@@ -251,7 +252,8 @@ class QAgent(NamedTuple):
             out: The network's outputs at the observations.
             batch: The batch.
         """
-        size, q = jnp.abs(error), self.choices(out, batch.items.obs)
+        size = jnp.abs(error)
+        q = self.choices(out, batch.items.obs)
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(batch.weight * size)}
         return jnp.mean(batch.weight * each), (size, metrics)
 

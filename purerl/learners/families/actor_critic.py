@@ -393,7 +393,8 @@ def make_network(
     """
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
-    torso, memory = settings.make_torso(config, env, widths), settings.make_memory(config)
+    torso = settings.make_torso(config, env, widths)
+    memory = settings.make_memory(config)
     if config.memory == "none":
         return networks.actor_critic(
             networks.Head(torso, size, scale=0.01, free=free),

@@ -155,7 +155,8 @@ def networks_for_box(config: OffPolicyGradientConfig, env: Env, outputs: int) ->
     """Makes networks for actions in a Box, with an actor of ``outputs`` numbers for each dimension."""
     size = math.prod(env.action_space.shape)
     joint = networks.MLP(config.hidden_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
-    torso, features = settings.make_torso(config, env), settings.make_torso(config, env, ())
+    torso = settings.make_torso(config, env)
+    features = settings.make_torso(config, env, ())
     return critics.for_box(size, outputs * size, config.num_critics, torso, features, joint)
 
 

@@ -195,7 +195,8 @@ def evaluate(
         The values, and the new moments, by which their advantages are scaled.
     """
     policy = jax.nn.softmax(online.policy)
-    q, target_q = mean_value(online.q), mean_value(target.q)  # [R, N, A]
+    q = mean_value(online.q)  # [R, N, A]
+    target_q = mean_value(target.q)
     value, target_value = (jnp.sum(policy * x, axis=-1) for x in (q, target_q))
     log_policy, log_behaviour = (
         of_action(jax.nn.log_softmax(x), steps.action) for x in (online.policy[:-2], steps.behaviour)

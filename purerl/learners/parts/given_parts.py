@@ -14,8 +14,10 @@ from purerl.loops.settings import Loop
 
 COUNT = 7
 """The number of elements, steps or actions that a function is tried with."""
-EACH, ONE = jax.ShapeDtypeStruct((COUNT,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
-ACTION, ENDS = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((COUNT,), bool)
+EACH = jax.ShapeDtypeStruct((COUNT,), jnp.float32)
+ONE = jax.ShapeDtypeStruct((), jnp.float32)
+ACTION = jax.ShapeDtypeStruct((), jnp.int32)
+ENDS = jax.ShapeDtypeStruct((COUNT,), bool)
 COLUMNS = Columns._make([*[EACH] * 6, ENDS])
 
 

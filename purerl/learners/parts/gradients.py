@@ -95,7 +95,8 @@ def minibatch_epochs(
         return split(joined), opt_state, metrics
     start = start, jnp.ones((), bool)
     ((joined, opt_state), _), metrics = trees.scan_means(step_until, start, indices)
-    taken, looked = metrics.pop("updates_taken"), metrics.pop("looked")
+    taken = metrics.pop("updates_taken")
+    looked = metrics.pop("looked")
     means = {name: value / looked for name, value in metrics.items()}
     return split(joined), opt_state, {**means, "updates_taken": taken}
 

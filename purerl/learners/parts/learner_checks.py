@@ -42,7 +42,8 @@ def checked(name: str, learner: Learner) -> Learner:
             raise ConfigError(f"{name}: update: must return metrics by name, with a loss among them")
         if wrong := [f"{metric!r} is {_kind(x)}" for metric, x in updated.metrics.items() if _kind(x)]:
             raise ConfigError(f"{name}: update: must return metrics that are numbers []; {', '.join(wrong)}")
-        leaves, others = jax.tree.leaves(state), jax.tree.leaves(updated.state)
+        leaves = jax.tree.leaves(state)
+        others = jax.tree.leaves(updated.state)
         if leaves and len(leaves) == len(others) and all(map(operator.is_, leaves, others)):
             tell_once(f"{name}: update: returns the state that it was given, so that nothing is learned")
         if problem := _change(_shapes(state), _shapes(updated.state)):

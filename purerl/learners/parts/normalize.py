@@ -74,11 +74,13 @@ def update_moments(
 
 def _of_batch(moments: Moments, batch: Array, counts: Array | tuple[()]) -> tuple[int | Array, Array, Array]:
     """Returns the number of samples of a batch, in all `shards` of an agent, and their mean and variance."""
-    axes, batch = tuple(range(batch.ndim - moments.mean.ndim)), _within(batch)
+    axes = tuple(range(batch.ndim - moments.mean.ndim))
+    batch = _within(batch)
     if isinstance(counts, tuple):
         size = shards.count() * batch.size // moments.mean.size
         return size, *shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
-    number, where = jnp.sum(counts, dtype=jnp.int32), counts.reshape(*counts.shape, *[1] * moments.mean.ndim)
+    number = jnp.sum(counts, dtype=jnp.int32)
+    where = counts.reshape(*counts.shape, *[1] * moments.mean.ndim)
     mean = lambda x: jnp.sum(jnp.where(where, x, 0.0), axis=axes) / jnp.maximum(number, 1)
     middle = mean(batch)
     variance = mean(jnp.square(batch - trees.like(middle, batch)))

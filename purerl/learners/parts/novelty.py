@@ -189,7 +189,8 @@ def distillation(torso: Torso, size: int, learning_rate: Scalar) -> Distillation
         learning_rate: Adam's step size.
     """
     target, learning = (networks.Head(torso(widths), size, scale=1.0) for widths in ((64,), (64, 64)))
-    normalizer, optimiser = normalize.running(bound=5.0), _adam(learning_rate)
+    normalizer = normalize.running(bound=5.0)
+    optimiser = _adam(learning_rate)
 
     def init(key: Key, obs: PyTree) -> Distilled:
         key_target, key_params = jax.random.split(key)

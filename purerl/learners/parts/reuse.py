@@ -70,7 +70,8 @@ def reusing(
         return replay.queue(**sizes, batch_size=uses * num_envs)
 
     def init(key: Key, obs: PyTree) -> Reusing:
-        state, num_envs = learner.init(key, obs), trees.length(obs)
+        state = learner.init(key, obs)
+        num_envs = trees.length(obs)
 
         def step() -> Transition:
             here = Situation(obs, learner.init_carry(num_envs))

@@ -150,7 +150,8 @@ def retrace_targets(
     Returns:
         The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
     """
-    truncated, cut = late(config, items.truncated), _cut(config, items)
+    truncated = late(config, items.truncated)
+    cut = _cut(config, items)
     stopped = jnp.where(cut, reward + discount * after_cut[None], taken)
     columns = trace, reward, taken, value, discount, truncated, stopped
     target = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)
@@ -173,7 +174,8 @@ def squared(priority_mix: Scalar, error: Array, learned: Array, weight: Array) -
         The loss, the priorities ``[N]``, and the mean size of an error.
     """
     error = jnp.where(learned, error, 0.0)
-    size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
+    size = jnp.abs(error)
+    steps = jnp.maximum(jnp.sum(learned, axis=0), 1)
     mean = jnp.sum(size, axis=0) / steps
     priority = priority_mix * jnp.max(size, axis=0) + (1 - priority_mix) * mean
     return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), priority, jnp.mean(weight * mean)

@@ -46,7 +46,8 @@ def problem(own: PyTree, policy: PyTree) -> str:
         own: A policy of the training, of arrays or `jax.ShapeDtypeStruct`s.
         policy: The policy in question, of arrays or `jax.ShapeDtypeStruct`s.
     """
-    expected, given = trees.named_leaves(own), trees.named_leaves(policy)
+    expected = trees.named_leaves(own)
+    given = trees.named_leaves(policy)
     for name in [*expected, *given]:
         if name not in given:
             return f"{name}: is missing in it"

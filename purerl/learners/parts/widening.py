@@ -58,7 +58,8 @@ def _size_problems(state: Any, fresh: Any) -> list[str]:
     """Returns a line for each field of a state that would have another size, and is no parameters."""
     lines, params = [], core(state).params
     for name in state._fields:
-        old, new = getattr(state, name), getattr(fresh, name)
+        old = getattr(state, name)
+        new = getattr(fresh, name)
         if name not in GROWN_APART and not _is_like(old, params) and not isinstance(old, History):
             lines += [f"{name} would have the shape {b.shape} instead of {a.shape}" for a, b in _pairs(old, new)][:1]
     return lines

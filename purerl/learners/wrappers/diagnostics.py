@@ -45,7 +45,8 @@ def diagnosed(learner: Learner) -> Learner:
     """
 
     def update(state: PyTree, given: Any, key: Key) -> Updated:
-        updated, obs = learner.update(state, given, key), _observations(given)
+        updated = learner.update(state, given, key)
+        obs = _observations(given)
         here = Situation(obs, learner.init_carry(trees.length(obs)))
         forward = lambda: learner.exploit(learner.policy(updated.state), here, key)
         return updated._replace(metrics={**updated.metrics, **_statistics(hidden(forward, trees.length(obs)))})

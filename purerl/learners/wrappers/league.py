@@ -62,7 +62,8 @@ def leagued(config: LeagueSettings, past: PastSettings, num_envs: int, num_agent
         key_learner, key_match = jax.random.split(key)
         keys = jax.random.split(key_learner, players)
         learned = jax.lax.map(lambda given: learner.init(*given), (keys, trees.take(obs, own)))
-        first, none = learner.behaviour(trees.take(learned, MAIN)), jnp.zeros((), jnp.int32)
+        first = learner.behaviour(trees.take(learned, MAIN))
+        none = jnp.zeros((), jnp.int32)
         state = LeagueState(
             learner=learned,
             initial=learned,

@@ -146,7 +146,8 @@ def keep(
     Returns:
         The new state, and which players restart, bool ``[K]``.
     """
-    players, places = num_players(config), len(state.parent)
+    players = num_players(config)
+    places = len(state.parent)
     versions, _, _ = _versions(config, state)
     rates, games = opponents.win_rates(state.payoff), state.payoff.games
     of_main = np.arange(1, players) <= config.main_exploiters

@@ -187,7 +187,9 @@ def against_past(config: PastSettings, num_envs: int, num_agents: int, learner: 
         state = state._replace(learner=inner)
         points, last = opponents.points(trajectory.reward[:, ours]), trajectory.ended[:, ours]  # [T, G, games]
         of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))
-        score, games, wins = of_each(points), of_each(1.0), of_each(points == 1)
+        score = of_each(points)
+        games = of_each(1.0)
+        wins = of_each(points == 1)
         state = _recorded(state, score, games, wins)._replace(age=state.age + 1)
         state = _enter(config, state, learner.behaviour(state.learner))
         chance = opponents.by_quality(state.quality, state.present)
