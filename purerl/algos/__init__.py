@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from purerl.algos.algorithm import Algorithm
     from purerl.learners.wrappers import Wrapper
 
-NOT_ALGORITHMS = ("__init__", "algorithm", "presets")
+NOT_ALGORITHMS = ("__init__", "algorithm", "presets", "ppo_presets")
 
 
 class Table(Mapping):

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Unpack
@@ -109,9 +110,20 @@ class Algorithm(NamedTuple, Generic[P]):
         return self._replace(own_learner=changed)
 
     def problems(self, config: Loop, env: Env | None) -> list[str]:
-        """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-        if mistaken := self._mistaken(config, env) or cfg.problems(config):
+        """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+        They are those of single fields, and those of several together. For the latter a field that is wrong by itself
+        has its default, and no line is about it.
+        """
+        if mistaken := self._mistaken(config, env):
             return mistaken
+        of_fields = cfg.problems(config)
+        wrong = {line.partition(" = ")[0] for line in of_fields}
+        together = self._problems_of_several(cfg.with_defaults(config, wrong), env)
+        return of_fields + [line for line in together if wrong.isdisjoint(re.findall(r"\w+", line))]
+
+    def _problems_of_several(self, config: Loop, env: Env | None) -> list[str]:
+        """Returns `problems` of a config whose fields are valid."""
         problems: list[str] = self.own_problems(config, env)
         view = env if problems or env is None else self.view(config, env)
         if isinstance(config, CurriculumSettings):

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import chosen, expressions, own_parts, published, shipped, sockets
@@ -133,7 +132,7 @@ def training(artefact: Artefact, *, trust: Trust = False, where: Path = Path()) 
         config = read_config(algo, fields)
     except ConfigError as error:
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in str(error).splitlines())) from None
-    if problems := cfg.problems(config) or ALGORITHMS[algo].problems(config, None):
+    if problems := ALGORITHMS[algo].problems(config, None):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     return algo, config
 

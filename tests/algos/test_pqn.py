@@ -160,7 +160,7 @@ def test_layers_are_normalised(key):
 )
 def test_problems(change, lines):
     config = dataclasses.replace(CONFIG, **change)
-    problems = pqn.problems(config, None)
+    problems = pqn.pqn.problems(config, None)
     assert len(problems) == len(lines) and all(a.startswith(b) for a, b in zip(problems, lines, strict=True))
     with pytest.raises(ConfigError):
         check(config, *problems)

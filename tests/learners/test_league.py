@@ -36,7 +36,7 @@ TOTAL = len(PLAYERS) + KEPT
 def in_league(config, num_agents, learner=None):
     """A league of learners that count, each from its first row on."""
     count = counting_learner.counting(T, config.num_envs // len(PLAYERS), lambda obs: 1000 * obs[0])
-    return leagued(config, num_agents, learner or count)
+    return leagued(config, config, config.num_envs, num_agents, learner or count)
 
 
 @pytest.fixture(scope="module")

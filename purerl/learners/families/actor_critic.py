@@ -165,7 +165,7 @@ class Agent(NamedTuple):
         Args:
             state: The learner's state.
             trajectory: The trajectory.
-            present: Where there is something to learn from (`reuse.Reuse`), bool ``[T, B]``; ``()``: everywhere that an
+            present: Where there is something to learn from (`reuse.reusing`), bool ``[T, B]``; ``()``: everywhere that an
                 agent was in the game.
             acted_by: The parameters that acted.
         """

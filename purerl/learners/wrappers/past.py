@@ -87,13 +87,14 @@ def num_games(config: PastSettings, num_envs: int) -> int:
 
 
 def common_problems(config: Loop, opponents: str, env: Env | None) -> list[str]:
-    """Returns a line if an environment has no opponents, or a curriculum chooses its levels."""
+    """Returns a line if an environment has no opponents, and one if a curriculum chooses its levels."""
+    problems = []
     if env is not None and env.num_agents == 1:
-        return [f"opponents = {opponents!r}: {env.name} has one agent"]
+        problems.append(f"opponents = {opponents!r}: {env.name} has one agent")
     if isinstance(config, CurriculumSettings) and config.curriculum != "none":
         given = f"curriculum = {config.curriculum!r}"
-        return [f"{given}: must be 'none' with opponents = {opponents!r}; it needs {settings.EVERY_DECISION}"]
-    return []
+        problems.append(f"{given}: must be 'none' with opponents = {opponents!r}; it needs {settings.EVERY_DECISION}")
+    return problems
 
 
 def problems(config: PastSettings, env: Env | None) -> list[str]:
@@ -117,11 +118,8 @@ def minibatch_problems(config: Loop, num_rows: int) -> list[str]:
     if not isinstance(config, settings.Minibatches):
         return []
     samples, what = num_rows * config.num_steps, "steps"
-    if (
-        isinstance(config, settings.SequenceMinibatches)
-        and isinstance(config, settings.Recall)
-        and config.memory != "none"
-    ):
+    remembers = isinstance(config, settings.Recall) and config.memory != "none"
+    if remembers and isinstance(config, settings.SequenceMinibatches):
         samples, what = samples // config.sequence_steps, "sequences"
     if samples % config.num_minibatches:
         return [f"num_minibatches = {config.num_minibatches}: must divide the {samples} {what} that are learned from"]
