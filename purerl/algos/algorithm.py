@@ -113,13 +113,16 @@ class Algorithm(NamedTuple, Generic[P]):
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
         They are those of single fields, and those of several together. For the latter a field that is wrong by itself
-        has its default, and no line is about it.
+        has its default, and no line is about it. They are left out if a count is wrong, since others follow from it.
         """
         if mistaken := self._mistaken(config, env):
             return mistaken
         of_fields = cfg.problems(config)
         wrong = {line.partition(" = ")[0] for line in of_fields}
-        together = self._problems_of_several(cfg.with_defaults(config, wrong), env)
+        valid = cfg.with_defaults(config, wrong)
+        if any(type(getattr(valid, name)) is int for name in wrong):
+            return of_fields
+        together = self._problems_of_several(valid, env)
         return of_fields + [line for line in together if wrong.isdisjoint(re.findall(r"\w+", line))]
 
     def _problems_of_several(self, config: Loop, env: Env | None) -> list[str]:
