@@ -79,7 +79,7 @@ def make_learner(
     estimate = estimates.by_weights(estimates.vtrace_weights, config)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        policy, value, batch = agent.unroll(params, batch)
+        policy, value, batch = agent.unroll(params, batch)  # [N], sequences one after another
         log_ratio = agent.distribution.log_prob(policy, batch.action) - batch.log_prob
         advantage = losses.standardise(batch.advantage, batch.acting)
         policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
@@ -99,15 +99,17 @@ def make_learner(
         policy, _, _ = agent.evaluate(state.target_params, steps)
         _, value, next_value = agent.evaluate(state.params, steps)
         log_prob = agent.distribution.log_prob(policy, steps.action)
-        advantage, target = agent.estimate(estimate, steps, log_prob, value, next_value)
+        advantage, target = agent.advantages_and_targets(estimate, steps, log_prob, value, next_value)
         reference = jnp.maximum(log_prob, steps.log_prob - jnp.log(config.ratio_bound))
-        columns = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
+        samples = agent.samples(
+            steps, config.sequence_steps, log_prob=reference, value=value, advantage=advantage, target=target
+        )
         params, opt_state, metrics = minibatch_epochs(
             loss,
             agent.optimiser,
             state.params,
             state.opt_state,
-            agent.batch(steps, config.sequence_steps, **columns),
+            samples,
             key,
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,

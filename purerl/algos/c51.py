@@ -75,10 +75,10 @@ def make_learner(
         items = batch.items
         logits = agent.network.apply(params, items.obs, batch.noise)
         action = agent.actions.number(items.action)
-        chooser = agent.next_choices(params, batch)
+        chooser = agent.selection_values(params, batch)
         of_each = functools.partial(td_errors.categorical_q_learning, support=support)
-        each, error = jax.vmap(of_each)(logits, action, items.reward, items.discount, chooser, batch.next_out)
-        return agent.loss(each, error, logits, batch)
+        each, error = jax.vmap(of_each)(logits, action, items.reward, items.discount, chooser, batch.next_target_out)
+        return agent.weighted_mean(each, error, logits, batch)
 
     def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         return agent.step(loss, state, agent.batch(state, sample, key))

@@ -47,13 +47,13 @@ class BoxPolicy(NamedTuple):
     """A deterministic policy of actions in a box. Its actions are vectors ``[..., D]`` in [-1, 1].
 
     - ``act(actor, obs)``: the action of the policy.
-    - ``judge(critic, obs, action)``: the critics' values ``[..., K]``.
+    - ``q_values(critic, obs, action)``: the critics' values ``[..., K]``.
     - ``executed(action)``: the action that stands in a replay, as such a vector.
     - ``acting``: how it explores and exploits.
     """
 
     act: Callable[[PyTree, PyTree], Array]
-    judge: Callable[[PyTree, PyTree, Array], Array]
+    q_values: Callable[[PyTree, PyTree, Array], Array]
     executed: Callable[[Array], Array]
     acting: Acting
 
@@ -67,15 +67,15 @@ def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPol
         network: The actor and the critics.
     """
     to_box, to_unit = off_policy_gradients.units(env.action_space)
-    moves = off_policy_gradients.moving(env.action_space)
+    free = off_policy_gradients.free_dimensions(env.action_space)
 
     def act(params: PyTree, obs: PyTree) -> Array:
         return jnp.tanh(network.act(params, obs))
 
-    def judge(params: PyTree, obs: PyTree, action: Array) -> Array:
+    def q_values(params: PyTree, obs: PyTree, action: Array) -> Array:
         """Returns the critics' values; dimensions that are constants are 0, as in what was executed."""
-        seen = action if moves is None else jnp.where(trees.like(moves, action), action, 0.0)
-        return network.judge(params, obs, seen)
+        seen = action if free is None else jnp.where(trees.like(free, action), action, 0.0)
+        return network.q_values(params, obs, seen)
 
     def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
         key_normal, key_uniform = jax.random.split(key)
@@ -98,7 +98,7 @@ def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPol
         return () if config.noise == "gaussian" else jnp.zeros((num_envs, network.size))
 
     return BoxPolicy(
-        act, judge, to_unit, Acting(noise, explore, lambda actor, obs: to_box(act(actor, obs)), init_carry)
+        act, q_values, to_unit, Acting(noise, explore, lambda actor, obs: to_box(act(actor, obs)), init_carry)
     )
 
 
@@ -115,21 +115,21 @@ def make_learner(
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
     policy = box_policy(config, env, network)
-    agent = off_policy_gradients.make_agent(config, policy.acting, ("actor", "critic"), **parts)
+    agent = off_policy_gradients.make_agent(config, policy.acting, targets=("actor", "critic"), **parts)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        q = network.judge(critic, batch.obs, policy.executed(batch.action))
+        q = network.q_values(critic, batch.obs, policy.executed(batch.action))
         return agent.critic_loss(q, batch)
 
-    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        value = policy.judge(critic, batch.obs, policy.act(moving["actor"], batch.obs))[..., 0]
+    def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        value = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))[..., 0]
         return jnp.mean(batch.weight * -value), {}
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         _, key_actor = jax.random.split(key)
         batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
         action = policy.act(state.target_params["actor"], batch.next_obs)
-        next_q = policy.judge(state.target_params["critic"], batch.next_obs, action)
+        next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
         batch = agent.with_target(batch, td_errors.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 

@@ -88,16 +88,17 @@ def make_learner(
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         items = batch.items
-        q = agent.network.apply(params, items.obs, batch.noise)
-        target_q = agent.network.apply(batch.target_params, items.obs, batch.target_noise)
+        q = agent.network.apply(params, items.obs, batch.noise)  # [N, A]
+        target_q = agent.network.apply(batch.target_params, items.obs, batch.target_noise)  # read by Munchausen's alone
         action = agent.actions.number(items.action)
-        chooser = agent.next_choices(params, batch)
-        error = jax.vmap(error_of)(q, target_q, action, items.reward, items.discount, chooser, batch.next_out)
+        chooser = agent.selection_values(params, batch)
+        error = jax.vmap(error_of)(q, target_q, action, items.reward, items.discount, chooser, batch.next_target_out)
         each = td_loss(error, config)
-        return agent.loss(each, error, q, batch)
+        return agent.weighted_mean(each, error, q, batch)
 
     def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
-        return agent.step(loss, state, agent.batch(state, sample, key))
+        batch = agent.batch(state, sample, key)
+        return agent.step(loss, state, batch)  # one gradient step, and at times a new target network
 
     return agent.learner(update)
 

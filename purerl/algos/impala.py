@@ -65,7 +65,7 @@ def make_learner(
         log_prob = agent.distribution.log_prob(policy, action)
         columns = (*trees.split((log_prob, value), steps.last.shape), next_value)  # [T, B]
         fixed_log_prob, fixed_value, next_value = jax.lax.stop_gradient(columns)
-        advantage, target = agent.estimate(estimate, steps, fixed_log_prob, fixed_value, next_value)
+        advantage, target = agent.advantages_and_targets(estimate, steps, fixed_log_prob, fixed_value, next_value)
         scores = Scores(fixed_value, advantage)
         advantage, target = trees.merge((advantage, target), 2)
         policy_loss = -losses.mean(advantage * log_prob, acting)

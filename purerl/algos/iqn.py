@@ -65,14 +65,14 @@ def make_learner(
     def loss(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         items = batch.items
         quantiles, fractions = agent.network.apply(params, items.obs, batch.noise)
-        next_quantiles, _ = batch.next_out
+        next_quantiles, _ = batch.next_target_out
         action = agent.actions.number(items.action)
-        chooser = agent.next_choices(params, batch)
+        chooser = agent.selection_values(params, batch)
         of_each = functools.partial(td_errors.quantile_q_learning, kappa=config.kappa)
         each, error = jax.vmap(of_each)(
             quantiles, fractions, action, items.reward, items.discount, chooser, next_quantiles
         )
-        return agent.loss(each, error, (quantiles, fractions), batch)
+        return agent.weighted_mean(each, error, (quantiles, fractions), batch)
 
     def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         return agent.step(loss, state, agent.batch(state, sample, key))

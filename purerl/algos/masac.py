@@ -81,7 +81,7 @@ def make_learner(
         explore=lambda actor, updated, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
         exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
     )
-    agent = off_policy_gradients.make_agent(config, acting, ("critic",), **parts)
+    agent = off_policy_gradients.make_agent(config, acting, targets=("critic",), **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of each agent's policy, by the lowest of the critics, and its entropies, ``[N, M]``.
@@ -91,21 +91,21 @@ def make_learner(
         if team.acting:
             temperature = jnp.where(team.acting(obs), temperature, 0.0)[..., None]
         log_probs = jax.nn.log_softmax(logits(actor, obs))
-        q = td_errors.least(jnp.moveaxis(network.judge(critic, obs), -2, -1))
+        q = td_errors.least(jnp.moveaxis(network.q_values(critic, obs), -2, -1))
         entropy = soft.expected_soft_value(jnp.zeros_like(q), log_probs, 1.0)
         return soft.expected_soft_value(q, log_probs, temperature), entropy
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         chosen = jax.nn.one_hot(batch.action, team.num_actions)
-        q = jnp.sum(network.judge(critic, batch.obs) * chosen[..., None, :], axis=-1)
+        q = jnp.sum(network.q_values(critic, batch.obs) * chosen[..., None, :], axis=-1)
         return agent.critic_loss(q, batch, team.present(batch.obs) if team.present else ())
 
-    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+    def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         obs, legal = batch.obs, team.legal(batch.obs)
-        value, entropy = soft_values(moving["actor"], critic, obs, sac.temperature(moving))
+        value, entropy = soft_values(params["actor"], critic, obs, sac.temperature(params))
         count = team.num_actions if legal is None else jnp.sum(legal, axis=-1)
         target = config.target_entropy * jnp.log(jnp.float32(count))
-        each, metrics = sac.with_temperature(config, moving, -value, entropy, target)
+        each, metrics = sac.with_temperature(config, params, -value, entropy, target)
         acts = team.acting(obs) if team.acting else ()
         present = team.present(obs) if team.present else ()
         each = jax.vmap(losses.mean)(each, losses.both(acts, present))
@@ -113,7 +113,7 @@ def make_learner(
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         batch = agent.batch(state, sample, ())
-        temperature = jnp.exp(state.params["log_temperature"])
+        temperature = sac.temperature(state.params)
         next_value, _ = soft_values(state.params["actor"], state.target_params["critic"], batch.next_obs, temperature)
         if team.present:
             next_value = jnp.where(team.present(batch.next_obs), next_value, 0.0)

@@ -75,7 +75,7 @@ def make_learner(
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        policy, value, batch = agent.unroll(params, batch)
+        policy, value, batch = agent.unroll(params, batch)  # [N], sequences one after another
         log_ratio = agent.distribution.log_prob(policy, batch.action) - batch.log_prob
         advantage = losses.standardise(batch.advantage, batch.acting)
         policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
@@ -92,15 +92,22 @@ def make_learner(
         }
 
     def update(state: ActorCriticState, steps: Steps, key: Key) -> Updated:
-        _, value, next_value = agent.evaluate(state.params, steps)
-        advantage, target = agent.estimate(estimate, steps, steps.log_prob, value, next_value)
-        columns = {"log_prob": steps.log_prob, "value": value, "advantage": advantage, "target": target}
+        _, value, next_value = agent.evaluate(state.params, steps)  # [T, B]
+        advantage, target = agent.advantages_and_targets(estimate, steps, steps.log_prob, value, next_value)
+        samples = agent.samples(
+            steps,
+            config.sequence_steps,
+            log_prob=steps.log_prob,
+            value=value,
+            advantage=advantage,
+            target=target,
+        )
         params, opt_state, metrics = minibatch_epochs(
             loss,
             agent.optimiser,
             state.params,
             state.opt_state,
-            agent.batch(steps, config.sequence_steps, **columns),
+            samples,
             key,
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,

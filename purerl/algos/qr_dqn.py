@@ -59,13 +59,13 @@ def make_learner(
         items = batch.items
         quantiles = agent.network.apply(params, items.obs, batch.noise)
         action = agent.actions.number(items.action)
-        chooser = agent.next_choices(params, batch)
+        chooser = agent.selection_values(params, batch)
         fractions = jnp.broadcast_to(midpoints, (len(action), config.num_quantiles))
         of_each = functools.partial(td_errors.quantile_q_learning, kappa=config.kappa)
         each, error = jax.vmap(of_each)(
-            quantiles, fractions, action, items.reward, items.discount, chooser, batch.next_out
+            quantiles, fractions, action, items.reward, items.discount, chooser, batch.next_target_out
         )
-        return agent.loss(each, error, quantiles, batch)
+        return agent.weighted_mean(each, error, quantiles, batch)
 
     def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         return agent.step(loss, state, agent.batch(state, sample, key))

@@ -47,19 +47,19 @@ def init_params(config: SACConfig, network: ActorAndCritics, key: Key, obs: PyTr
     return {**network.init(key, obs), "log_temperature": jnp.log(jnp.float32(config.initial_temperature))}
 
 
-def temperature(moving: dict) -> Array:
+def temperature(params: dict) -> Array:
     """Returns the temperature, through which no gradient flows."""
-    return jax.lax.stop_gradient(jnp.exp(moving["log_temperature"]))
+    return jax.lax.stop_gradient(jnp.exp(params["log_temperature"]))
 
 
 def with_temperature(
-    config: SACConfig, moving: dict, loss: Array, entropy: Array, target_entropy: Array | float
+    config: SACConfig, params: dict, loss: Array, entropy: Array, target_entropy: Array | float
 ) -> tuple[Array, Metrics]:
     """Adds the loss of the temperature, if it is learned, to the actor's loss.
 
     Args:
         config: Settings of the algorithm.
-        moving: Parameters that the actor's step changes.
+        params: Parameters that the actor's step changes.
         loss: The actor's loss ``[N]``.
         entropy: Entropies of the policy, in nats ``[N]``.
         target_entropy: What they should be, a number or ``[N]``.
@@ -68,8 +68,8 @@ def with_temperature(
         The loss ``[N]``, and the metrics ``entropy`` and ``temperature``.
     """
     if config.learn_temperature:
-        loss += soft.temperature_loss(moving["log_temperature"], entropy, target_entropy)
-    return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(moving)}
+        loss += soft.temperature_loss(params["log_temperature"], entropy, target_entropy)
+    return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(params)}
 
 
 def make_learner(
@@ -86,36 +86,42 @@ def make_learner(
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
     to_box, to_unit = off_policy_gradients.units(env.action_space)
-    moves = off_policy_gradients.moving(env.action_space)
-    size = network.size if moves is None else int(moves.sum())
+    free = off_policy_gradients.free_dimensions(env.action_space)
+    num_free = network.size if free is None else int(free.sum())
 
     def draw_action(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
         """Samples actions ``[..., D]`` in [-1, 1] and returns their log-densities ``[...]``, too."""
-        return soft.squashed_sample(network.act(actor, obs), noise, moves)
+        return soft.squashed_sample(network.act(actor, obs), noise, free)
 
-    acting = Acting(
-        noise=lambda key, shape: draw.normal(key, (*shape, network.size)),
-        explore=lambda actor, updated, obs, carry, noise: (to_box(draw_action(actor, obs, noise)[0]), carry),
-        exploit=lambda actor, obs: to_box(soft.squashed_mode(network.act(actor, obs))),
-    )
-    agent = off_policy_gradients.make_agent(config, acting, ("critic",), **parts)
+    def noise(key: Key, shape: tuple[int, ...]) -> Array:
+        return draw.normal(key, (*shape, network.size))
+
+    def explore(actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: Array) -> tuple[Array, PyTree]:
+        action, _ = draw_action(actor, obs, noise)
+        return to_box(action), carry
+
+    def exploit(actor: PyTree, obs: PyTree) -> Array:
+        return to_box(soft.squashed_mode(network.act(actor, obs)))
+
+    agent = off_policy_gradients.make_agent(config, Acting(noise, explore, exploit), targets=("critic",), **parts)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        return agent.critic_loss(network.judge(critic, batch.obs, to_unit(batch.action)), batch)
+        q = network.q_values(critic, batch.obs, to_unit(batch.action))  # [N, K]
+        return agent.critic_loss(q, batch)
 
-    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        action, log_prob = draw_action(moving["actor"], batch.obs, batch.noise)
-        value = soft.soft_value(network.judge(critic, batch.obs, action), log_prob, temperature(moving))
-        each, metrics = with_temperature(config, moving, -value, -log_prob, config.target_entropy * size)
+    def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        action, log_prob = draw_action(params["actor"], batch.obs, batch.noise)
+        value = soft.soft_value(network.q_values(critic, batch.obs, action), log_prob, temperature(params))
+        each, metrics = with_temperature(config, params, -value, -log_prob, config.target_entropy * num_free)
         return jnp.mean(batch.weight * each), metrics
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         key_next, key_actor = jax.random.split(key)
-        batch = agent.batch(state, sample, acting.noise(key_actor, sample.weight.shape))
-        noise = acting.noise(key_next, sample.weight.shape)
-        action, log_prob = draw_action(state.params["actor"], batch.next_obs, noise)
-        next_q = network.judge(state.target_params["critic"], batch.next_obs, action)
-        next_value = soft.soft_value(next_q, log_prob, jnp.exp(state.params["log_temperature"]))
+        size = sample.weight.shape
+        batch = agent.batch(state, sample, noise(key_actor, size))
+        action, log_prob = draw_action(state.params["actor"], batch.next_obs, noise(key_next, size))
+        next_q = network.q_values(state.target_params["critic"], batch.next_obs, action)
+        next_value = soft.soft_value(next_q, log_prob, temperature(state.params))
         batch = agent.with_target(batch, next_value)
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 

@@ -70,12 +70,12 @@ def make_learner(
         ),
         exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),
     )
-    agent = off_policy_gradients.make_agent(config, acting, ("critic",), **parts)
+    agent = off_policy_gradients.make_agent(config, acting, targets=("critic",), **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of the policy, by the lowest of the critics, and its entropies, both ``[N]``."""
         log_probs = jax.nn.log_softmax(logits(actor, obs))
-        q = td_errors.least(jnp.moveaxis(network.judge(critic, obs), -2, -1))
+        q = td_errors.least(jnp.moveaxis(network.q_values(critic, obs), -2, -1))
         entropy = soft.expected_soft_value(jnp.zeros_like(q), log_probs, 1.0)
         return soft.expected_soft_value(q, log_probs, temperature), entropy
 
@@ -86,17 +86,17 @@ def make_learner(
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         chosen = jax.nn.one_hot(actions.number(batch.action), actions.num)
-        q = jnp.sum(network.judge(critic, batch.obs) * chosen[:, None], axis=-1)
+        q = jnp.sum(network.q_values(critic, batch.obs) * chosen[:, None], axis=-1)
         return agent.critic_loss(q, batch)
 
-    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        value, entropy = soft_values(moving["actor"], critic, batch.obs, sac.temperature(moving))
-        each, metrics = sac.with_temperature(config, moving, -value, entropy, target_entropy(batch.obs))
+    def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        value, entropy = soft_values(params["actor"], critic, batch.obs, sac.temperature(params))
+        each, metrics = sac.with_temperature(config, params, -value, entropy, target_entropy(batch.obs))
         return jnp.mean(batch.weight * each), metrics
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         batch = agent.batch(state, sample, ())
-        temperature = jnp.exp(state.params["log_temperature"])
+        temperature = sac.temperature(state.params)
         next_value, _ = soft_values(state.params["actor"], state.target_params["critic"], batch.next_obs, temperature)
         batch = agent.with_target(batch, next_value)
         return agent.step(state, sample, batch, critic_loss, actor_loss)

@@ -36,7 +36,7 @@ def make_learner(
     """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
     network = given_or_own(network, ddpg.make_network(config, env), env.observation_space)
     policy = ddpg.box_policy(config, env, network)
-    agent = off_policy_gradients.make_agent(config, policy.acting, ("actor", "critic"), **parts)
+    agent = off_policy_gradients.make_agent(config, policy.acting, targets=("actor", "critic"), **parts)
 
     def disturbed(action: Array, noise: Array) -> Array:
         """Adds clipped noise to the actions of targets (section 5.3, eq. 14)."""
@@ -44,11 +44,11 @@ def make_learner(
         return jnp.clip(action + noise, -1.0, 1.0)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        q = network.judge(critic, batch.obs, policy.executed(batch.action))
+        q = network.q_values(critic, batch.obs, policy.executed(batch.action))
         return agent.critic_loss(q, batch)
 
-    def actor_loss(moving: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        value = policy.judge(critic, batch.obs, policy.act(moving["actor"], batch.obs))[..., 0]
+    def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        value = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))[..., 0]
         return jnp.mean(batch.weight * -value), {}
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
@@ -56,7 +56,7 @@ def make_learner(
         batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
         normal, _ = policy.acting.noise(key_next, sample.weight.shape)
         action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), normal)
-        next_q = policy.judge(state.target_params["critic"], batch.next_obs, action)
+        next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
         batch = agent.with_target(batch, td_errors.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 

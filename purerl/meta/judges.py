@@ -62,7 +62,7 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
         steps = judged.prepare(learned, trajectory)
         policy, value, next_value = judged.evaluate(learned.params, steps)
         log_prob = judged.distribution.log_prob(policy, steps.action)
-        advantage, _ = judged.estimate(estimates.by_gae(gae_lambda), steps, log_prob, value, next_value)
+        advantage, _ = judged.advantages_and_targets(estimates.by_gae(gae_lambda), steps, log_prob, value, next_value)
         return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob), judging
 
     return Judge(optimiser, lambda key, obs: (), loss, config.num_steps)

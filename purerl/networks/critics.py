@@ -1,4 +1,4 @@
-"""A policy, and ``K`` critics that judge any of its actions, each with parameters of its own."""
+"""A policy, and ``K`` critics that value any of its actions, each with parameters of its own."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from purerl.types import Array, Key, PyTree
 class ActorAndCritics(NamedTuple):
     """A policy network and ``K`` critics of its actions.
 
-    Actions lie in the box ``[-1, 1]`` of ``D`` dimensions, or are discrete; critics of discrete actions judge all of
+    Actions lie in the box ``[-1, 1]`` of ``D`` dimensions, or are discrete; critics of discrete actions value all of
     them at once. The critics share no parameters with the actor, nor with each other.
     """
 
@@ -34,8 +34,8 @@ class ActorAndCritics(NamedTuple):
         out: Any = self.actor.apply(params, obs)
         return out
 
-    def judge(self, params: PyTree, obs: PyTree, *action: Array) -> Array:
-        """Returns the outputs of the critics, of which ``params`` are the parameters."""
+    def q_values(self, params: PyTree, obs: PyTree, *action: Array) -> Array:
+        """Returns the values by the critics, of which ``params`` are the parameters."""
         out: Any = self.critics.apply(params, obs, *action)
         return out
 

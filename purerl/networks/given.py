@@ -93,7 +93,7 @@ def _outputs(network: Any, obs: PyTree) -> dict[str, PyTree]:
         return {"output": network.step(params, obs, network.init_carry(COUNT))[0]}
     if isinstance(network, ActorAndCritics):
         action = [jnp.zeros((COUNT, network.size))] if network.size else []
-        values = network.judge(params["critic"], obs, *action)
+        values = network.q_values(params["critic"], obs, *action)
         least = jnp.min(values, axis=-1 if network.size else -2)
         return {"actor's output": network.act(params["actor"], obs), "least value of the critics": least}
     return {"output": network.apply(params, obs)}

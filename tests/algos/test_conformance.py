@@ -135,7 +135,7 @@ def critics_at_mode(make_network, action):
 
 
 def of_box(mode):
-    return lambda out, network, critic, obs: network.judge(critic, obs, mode(out))
+    return lambda out, network, critic, obs: network.q_values(critic, obs, mode(out))
 
 
 def team_value(mixer):
@@ -162,13 +162,13 @@ def central_critics(config, env, state, obs):
     """MASAC's, of the action that the policy prefers."""
     network = masac.make_network(config, masac.view(config, env))
     obs = {"agents": obs[:, None]}
-    out, q = network.act(state.params["actor"], obs), network.judge(state.params["critic"], obs)  # [B, 1, K, A]
+    out, q = network.act(state.params["actor"], obs), network.q_values(state.params["critic"], obs)  # [B, 1, K, A]
     chosen = jax.nn.one_hot(jnp.argmax(out, axis=-1), out.shape[-1])
     return jnp.mean(jnp.sum(q * chosen[..., None, :], axis=-1), axis=(1, 2))
 
 
 def of_discrete(out, network, critic, obs):
-    q = network.judge(critic, obs)
+    q = network.q_values(critic, obs)
     return jnp.sum(q * jax.nn.one_hot(jnp.argmax(out, axis=-1), out.shape[-1])[:, None], axis=-1)
 
 

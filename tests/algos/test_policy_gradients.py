@@ -310,7 +310,8 @@ def test_defaults_are_sound(algo):
         ({"memory": "gru", "num_minibatches": 16, "sequence_length": 8}, []),
         ({"num_minibatches": 3}, ["num_minibatches = 3: must divide num_envs * num_steps = 128; nearest valid: 2, 4"]),
         ({"memory": "rnn"}, ["memory = 'rnn':"]),
-        ({"num_steps": "16", "lag": 1.0}, ["num_steps = '16':", "lag = 1.0"]),
+        ({"gamma": 2.0, "lag": 1.0}, ["gamma = 2.0:", "lag = 1.0"]),
+        ({"num_steps": "16", "lag": 1.0}, ["num_steps = '16':"]),
     ],
 )
 def test_problems(change, lines):

@@ -300,7 +300,7 @@ def of_policy(network, actor, critic, obs):
     logits = np.where(obs["legal"], np.float64(network.act(actor, obs)), -np.inf)
     probability = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probability /= probability.sum(axis=-1, keepdims=True)
-    q = np.asarray(network.judge(critic, obs)).min(axis=-2)
+    q = np.asarray(network.q_values(critic, obs)).min(axis=-2)
     log = np.log(np.where(probability > 0, probability, 1.0))
     return np.sum(probability * q, axis=-1), -np.sum(probability * log, axis=-1)
 
@@ -313,7 +313,7 @@ def test_targets_of_soft_teams(soft):
     value, entropy = of_policy(network, state.params["actor"], state.target_params["critic"], items.next_obs)
     worth = value + 0.3 * np.where(items.next_obs["acting"], entropy, 0.0)
     target = items.reward[:, None] + items.discount[:, None] * worth  # [N, M]
-    q = np.asarray(network.judge(state.params["critic"], items.obs))  # [N, M, K, A]
+    q = np.asarray(network.q_values(state.params["critic"], items.obs))  # [N, M, K, A]
     assert q.shape == (N, M, 2, A)
     taken = np.take_along_axis(q, items.action[..., None, None], axis=-1)[..., 0]
     error = target[..., None] - taken

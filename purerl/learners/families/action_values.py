@@ -78,7 +78,7 @@ class Batch(NamedTuple):
     """A sample ``[N]`` of transitions, with what is drawn and computed for it before the gradient.
 
     ``noise`` is that of the online network, ``chooser_noise`` that of choosing the next action, and ``target_noise``
-    that of the target network at the observations. ``next_out`` are the target network's outputs at the next ones.
+    that of the target network at the observations. ``next_target_out`` are its outputs at the next ones.
     """
 
     items: Outcome
@@ -87,7 +87,7 @@ class Batch(NamedTuple):
     chooser_noise: PyTree
     target_noise: PyTree
     target_params: PyTree
-    next_out: PyTree
+    next_target_out: PyTree
 
 
 def problems(config: ActionValueConfig, env: Env | None) -> list[str]:
@@ -156,7 +156,7 @@ def q_learning_step(
 ) -> Updated:
     """Takes one gradient step, and updates the target network and the past with it.
 
-    The gradient is taken at the parameters of ``config.lag`` updates ago, and dropped if that is more than
+    The gradient is taken at the parameters of ``config.lag`` updates ago, and zero if that is more than
     ``config.max_lag``, as the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them
     that take turns have a lag of ``K - 1``.
 
@@ -220,20 +220,21 @@ class QAgent(NamedTuple):
 
     def batch(self, state: ActionValueState, sample: Sample, key: Key) -> Batch:
         """Prepares a sample for learning. Consumes ``key``."""
-        network, shape, keys = self.network, sample.slot.shape, jax.random.split(key, 4)
-        next_out = network.apply(state.target_params, sample.items.next_obs, network.noise(keys[1], shape))
+        network, shape = self.network, sample.slot.shape
+        key_chooser, key_next, key_target, key_online = jax.random.split(key, 4)
+        next_target_out = network.apply(state.target_params, sample.items.next_obs, network.noise(key_next, shape))
         return Batch(
             sample.items,
             sample.weight,
-            noise=network.noise(keys[3], shape),
-            chooser_noise=network.acting_noise(keys[0], shape),
-            target_noise=network.noise(keys[2], shape),
+            noise=network.noise(key_online, shape),
+            chooser_noise=network.acting_noise(key_chooser, shape),
+            target_noise=network.noise(key_target, shape),
             target_params=state.target_params,
-            next_out=next_out,
+            next_target_out=next_target_out,
         )
 
-    def next_choices(self, params: PyTree, batch: Batch) -> Array:
-        """Computes the values ``[N, A]`` by which the next action is chosen.
+    def selection_values(self, params: PyTree, batch: Batch) -> Array:
+        """Computes the values ``[N, A]`` by which the next action is selected, apart from those that evaluate it.
 
         They are those of the online network, ``params``, for double Q-learning (van Hasselt et al. 2016), else those of
         the target network.
@@ -243,19 +244,21 @@ class QAgent(NamedTuple):
             self.network.apply(choosing, batch.items.next_obs, batch.chooser_noise), batch.items.next_obs
         )
 
-    def loss(self, each: Array, error: Array, out: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        """Weighs the losses ``[N]`` of a batch: returns their mean, the priorities ``[N]``, and metrics.
+    def weighted_mean(
+        self, each: Array, error: Array, out: PyTree, batch: Batch
+    ) -> tuple[Array, tuple[Array, Metrics]]:
+        """Returns the mean of the losses of a batch by the weights of its samples, the priorities ``[N]``, and metrics.
 
         Args:
             each: The loss of each transition ``[N]``.
             error: Its error ``[N]``, whose size is its priority.
-            out: The network's outputs at the observations.
+            out: The network's outputs at the observations, of which metrics are computed.
             batch: The batch.
         """
-        size = jnp.abs(error)
+        priority = jnp.abs(error)
         q = self.choices(out, batch.items.obs)
-        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(batch.weight * size)}
-        return jnp.mean(batch.weight * each), (size, metrics)
+        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(batch.weight * priority)}
+        return jnp.mean(batch.weight * each), (priority, metrics)
 
     def step(
         self,

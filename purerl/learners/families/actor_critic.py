@@ -60,7 +60,7 @@ class ActorCriticConfig(
 
     @property
     def total_updates(self) -> int:
-        """Number of gradient steps of the whole training."""
+        """Number of gradient steps of the whole training: one an iteration, if an algorithm takes no epochs."""
         return self.num_iterations
 
 
@@ -165,8 +165,8 @@ class Agent(NamedTuple):
         Args:
             state: The learner's state.
             trajectory: The trajectory.
-            present: Where there is something to learn from (`reuse.reusing`), bool ``[T, B]``; ``()``: everywhere that an
-                agent was in the game.
+            present: Where there is something to learn from (`reuse.reusing`), bool ``[T, B]``; ``()``: everywhere that
+                an agent was in the game.
             acted_by: The parameters that acted.
         """
         policy, carry = trajectory.extras
@@ -195,7 +195,7 @@ class Agent(NamedTuple):
         policy, value, carries = self.network.unroll(params, steps.obs, carry, steps.last)
         return policy, value, self.network.value(params, steps.next_obs, carries)
 
-    def estimate(
+    def advantages_and_targets(
         self,
         estimate: Estimate,
         steps: Steps,
@@ -218,7 +218,7 @@ class Agent(NamedTuple):
         columns = Columns(log_prob, log_ratio, steps.reward, value, next_value, steps.discount, steps.last)
         return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)
 
-    def batch(
+    def samples(
         self, steps: Steps, length: int, *, log_prob: Array, value: Array, advantage: Array, target: Array
     ) -> Batch:
         """Cuts a trajectory into samples or, for a network with a memory, into sequences.
@@ -251,7 +251,10 @@ class Agent(NamedTuple):
         return bool(jax.tree.leaves(steps.carry))
 
     def unroll(self, params: PyTree, batch: Batch) -> tuple[Array, Array, Batch]:
-        """Computes policies and values of a minibatch; returns them and the minibatch with one axis of samples."""
+        """Computes policies and values of a minibatch.
+
+        Returns them and the minibatch, all with one axis: that of samples ``[N]``, or of the steps of all sequences.
+        """
         if not self.remembers(batch):
             policy, value, _ = self.network.unroll(params, batch.obs, batch.carry, batch.last)
             return policy, value, batch
@@ -310,16 +313,17 @@ class Agent(NamedTuple):
             moments = normalizer.init(trees.take(obs, 0))
             return begin(ActorCriticState(params, opt_state, moments, self.scaler.init(trees.length(obs))))
 
-        def learn(state: Any, trajectory: Transition, given: Transition, present: Any, key: Key, acted_by: Any):
+        def learn(state: Any, newest: Transition, scaled: Transition, present: Any, key: Key, acted_by: Any) -> Updated:
+            """Learns from ``scaled``, whose rewards are, and which may have older columns after the ``newest``."""
             acted_by = state.params if acted_by is None else acted_by
-            learned, metrics, scores = update(state, self.prepare(state, given, present, acted_by), key)
-            obs_moments = normalizer.update(state.obs_moments, trajectory.obs, trajectory.present)
-            newest = jax.tree.map(lambda x: x[:, : trajectory.reward.shape[1]], scores)
-            return Updated(learned._replace(obs_moments=obs_moments), metrics, newest)
+            learned, metrics, scores = update(state, self.prepare(state, scaled, present, acted_by), key)
+            obs_moments = normalizer.update(state.obs_moments, newest.obs, newest.present)
+            of_newest = jax.tree.map(lambda x: x[:, : newest.reward.shape[1]], scores)
+            return Updated(learned._replace(obs_moments=obs_moments), metrics, of_newest)
 
-        def update_once(state: Any, trajectory: Transition, key: Key, acted_by: PyTree = None) -> Updated:
-            scaled, given = self.scale(state, trajectory)
-            return learn(scaled, trajectory, given, (), key, acted_by)
+        def learn_once(state: Any, trajectory: Transition, key: Key, acted_by: PyTree = None) -> Updated:
+            state, scaled = self.scale(state, trajectory)
+            return learn(state, trajectory, scaled, (), key, acted_by)
 
         learner = Learner(
             init=init,
@@ -329,7 +333,7 @@ class Agent(NamedTuple):
             explore=explore,
             policy=lambda state: PolicyGradientPolicy(state.params, normalize.settled(state.obs_moments)),
             exploit=exploit,
-            update=update_once,
+            update=learn_once,
             log_ratio=self.log_ratio,
         )
         if config.max_uses > 1:

@@ -131,7 +131,7 @@ class Acting(NamedTuple):
 CriticLoss = Callable[[PyTree, Batch], tuple[Array, tuple[Array, Metrics]]]
 """A function ``(critic, batch) -> (loss, (priority [N], metrics))``."""
 ActorLoss = Callable[[dict[str, PyTree], PyTree, Batch], tuple[Array, Metrics]]
-"""A function ``(moving, critic, batch) -> (loss, metrics)``, where ``moving`` are all parameters but the critic's."""
+"""A function ``(params, critic, batch) -> (loss, metrics)``, where ``params`` are all parameters but the critic's."""
 
 
 def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
@@ -160,7 +160,7 @@ def networks_for_box(config: OffPolicyGradientConfig, env: Env, outputs: int) ->
     return critics.for_box(size, outputs * size, config.num_critics, torso, features, joint)
 
 
-def moving(box: spaces.Box) -> np.ndarray | None:
+def free_dimensions(box: spaces.Box) -> np.ndarray | None:
     """Returns which dimensions ``[D]`` of ``box`` are no constants, whose bounds are equal; None: all."""
     scale = spaces.unit(box)[1]
     return None if isinstance(scale, jax.Array) or np.all(scale > 0) else np.ravel(scale) > 0
@@ -202,8 +202,8 @@ class CriticAgent(NamedTuple):
     config: OffPolicyGradientConfig
     acting: Acting
     normalizer: Normalizer
-    of_critic: optax.GradientTransformation
-    of_actor: optax.GradientTransformation
+    critic_optimiser: optax.GradientTransformation
+    actor_optimiser: optax.GradientTransformation
     td_loss: Callable[[Array, Any], Array]
     targets: tuple[str, ...]
 
@@ -222,7 +222,7 @@ class CriticAgent(NamedTuple):
     def critic_loss(
         self, q: Array, batch: Batch, counts: Array | tuple[()] = ()
     ) -> tuple[Array, tuple[Array, Metrics]]:
-        """Computes the loss of ``K`` critics, the priorities ``[N]`` and metrics.
+        """Computes the loss of ``K`` critics, the sum of theirs, the priorities ``[N]`` and metrics.
 
         Args:
             q: Values of the actions ``[N, K]``, of a team ``[N, M, K]``.
@@ -248,31 +248,31 @@ class CriticAgent(NamedTuple):
     ) -> Updated:
         """Takes a step of the critics, then one of the actor against the new critics; and moves the target networks.
 
-        With a ``policy_delay`` the actor and the target networks wait for so many updates.
+        With a ``policy_delay`` the actor and the target networks wait for so many updates. The observations of
+        ``sample``, which are not normalised, enter the normaliser's moments.
         """
         critic, critic_opt_state, (priority, more), metrics = gradients.gradient_step(
-            critic_loss, self.of_critic, state.params["critic"], state.critic_opt_state, batch
+            critic_loss, self.critic_optimiser, state.params["critic"], state.critic_opt_state, batch
         )
         before = without_critic(state.params)
-        moving, actor_opt_state, of_policy, actor_metrics = gradients.gradient_step(
-            lambda moving, given: actor_loss(moving, *given),
-            self.of_actor,
+        actor, actor_opt_state, of_actor, actor_metrics = gradients.gradient_step(
+            lambda params, batch: actor_loss(params, critic, batch),
+            self.actor_optimiser,
             before,
             state.actor_opt_state,
-            (critic, batch),
+            batch,
         )
-        params = {**moving, "critic": critic}
-        newest = {name: params[name] for name in self.targets}
+        newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.targets}
         target_params = target_networks.polyak(newest, state.target_params, self.config.tau)
         waited = (state.waited + 1) % self.config.policy_delay
         if self.config.policy_delay > 1:
-            moving, actor_opt_state, target_params = jax.tree.map(
+            actor, actor_opt_state, target_params = jax.tree.map(
                 lambda new, old: jnp.where(waited == 0, new, old),
-                (moving, actor_opt_state, target_params),
+                (actor, actor_opt_state, target_params),
                 (before, state.actor_opt_state, state.target_params),
             )
         learned = OffPolicyGradientState(
-            {**moving, "critic": critic},
+            {**actor, "critic": critic},
             target_params,
             critic_opt_state,
             actor_opt_state,
@@ -280,8 +280,8 @@ class CriticAgent(NamedTuple):
             counters.increment(state.updates),
             waited,
         )
-        of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"], **of_policy}
-        return Updated(learned, {**more, **of_policy, **metrics}, priority)
+        of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"]}
+        return Updated(learned, {**more, **of_policy, **of_actor, **metrics}, priority)
 
     def learner(
         self,
@@ -301,8 +301,8 @@ class CriticAgent(NamedTuple):
             return OffPolicyGradientState(
                 params,
                 {name: params[name] for name in self.targets},
-                gradients.init_optimiser(self.of_critic, params["critic"]),
-                gradients.init_optimiser(self.of_actor, without_critic(params)),
+                gradients.init_optimiser(self.critic_optimiser, params["critic"]),
+                gradients.init_optimiser(self.actor_optimiser, without_critic(params)),
                 normalizer.init(trees.take(obs, 0)),
                 counters.of(),
                 jnp.zeros((), jnp.int32),
@@ -348,13 +348,13 @@ def make_agent(
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
     """
-    of_actor = dataclasses.replace(config, learning_rate=config.actor_learning_rate)
+    actor_config = dataclasses.replace(config, learning_rate=config.actor_learning_rate)
     return CriticAgent(
         config,
         acting,
         normalize.running() if config.normalize_obs else normalize.identity(),
         optimiser or gradients.make_optimiser(config),
-        optimiser or gradients.make_optimiser(of_actor, period=config.policy_delay),
+        optimiser or gradients.make_optimiser(actor_config, period=config.policy_delay),
         td_loss,
         targets,
     )

@@ -81,13 +81,13 @@ def minibatch_epochs(
         return state, metrics | more
 
     def step_until(state, index):
-        before, looking = state
+        before, active = state
         after, metrics = step(before, index)
         metrics = shards.mean(metrics)
-        taking = looking & ~stop(metrics)
-        metrics = {name: jnp.where(looking, value, 0.0) for name, value in metrics.items()}
-        parts = {"updates_taken": taking.astype(jnp.float32), "looked": looking.astype(jnp.float32)}
-        return (_taken(taking, after, before), taking), metrics | parts
+        take = active & ~stop(metrics)
+        metrics = {name: jnp.where(active, value, 0.0) for name, value in metrics.items()}
+        fractions = {"updates_taken": take.astype(jnp.float32), "active": active.astype(jnp.float32)}
+        return (_taken(take, after, before), take), metrics | fractions
 
     start = joined, opt_state
     if stop is None:
@@ -96,8 +96,8 @@ def minibatch_epochs(
     start = start, jnp.ones((), bool)
     ((joined, opt_state), _), metrics = trees.scan_means(step_until, start, indices)
     taken = metrics.pop("updates_taken")
-    looked = metrics.pop("looked")
-    means = {name: value / looked for name, value in metrics.items()}
+    active = metrics.pop("active")
+    means = {name: value / active for name, value in metrics.items()}
     return split(joined), opt_state, {**means, "updates_taken": taken}
 
 
@@ -138,13 +138,21 @@ def gradient_step(
     return split(joined), opt_state, aux, metrics
 
 
-def _step(loss, optimiser, split, state, batch, at=None):
+def _step(
+    loss: Callable[[PyTree, PyTree], tuple[Array, PyTree]],
+    optimiser: optax.GradientTransformation,
+    split: Callable[[PyTree], PyTree],
+    state: tuple[PyTree, PyTree],
+    batch: PyTree,
+    at: PyTree | None = None,
+) -> tuple[tuple[PyTree, PyTree], tuple[PyTree, Metrics]]:
     """Takes a `gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
     joined, opt_state = state
     at = split(joined) if at is None else at
-    extra = {}
+    extra: dict[str, Any] = {}
     if isinstance(optimiser, Observant):
-        (value, (aux, extra["layers"])), grads = jax.value_and_grad(optimiser.watched(loss), has_aux=True)(at, batch)
+        (value, (aux, layers)), grads = jax.value_and_grad(optimiser.watched(loss), has_aux=True)(at, batch)
+        extra["layers"] = layers
     else:
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads = shards.mean(join(optimiser, grads)[0])
