@@ -11,7 +11,8 @@ from purerl import config as cfg
 from purerl import trees
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
-from purerl.formulas import losses
+from purerl.formulas import losses, returns
+from purerl.formulas.returns import Estimate
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
     ActorCriticConfig,
@@ -21,8 +22,7 @@ from purerl.learners.families.actor_critic import (
     ValueLoss,
     problems,
 )
-from purerl.learners.parts import estimates, gradients
-from purerl.learners.parts.estimates import Estimate, first_of
+from purerl.learners.parts import gradients
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
@@ -56,7 +56,7 @@ def make_learner(
         **parts: The remaining arguments of `actor_critic.make_agent`.
     """
     agent = actor_critic.make_agent(config, env, **parts)
-    estimate = estimate or estimates.by_gae(config.gae_lambda)
+    estimate = estimate or returns.by_gae(config.gae_lambda)
 
     def loss(params: PyTree, steps: Steps) -> tuple[Array, tuple[Metrics, Scores]]:
         policy, value, next_value = agent.evaluate(params, steps)  # [T, B]
@@ -90,6 +90,11 @@ def make_learner(
         return Updated(state._replace(params=params, opt_state=opt_state), {**metrics, **more}, scores)
 
     return agent.learner(update)
+
+
+def first_of(value: Array, advantage: Array) -> Array:
+    """Returns values, or the first of predictions, which have one axis more than advantages."""
+    return value[..., 0] if value.ndim > advantage.ndim else value
 
 
 IMAGE = {

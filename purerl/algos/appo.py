@@ -8,11 +8,13 @@ from typing import NamedTuple, Unpack
 import jax.numpy as jnp
 
 from purerl import config as cfg
+from purerl.algos import impala
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.ppo import problems
 from purerl.algos.ppo_presets import USUAL
 from purerl.curricula import on_policy
-from purerl.formulas import losses
+from purerl.formulas import losses, returns
+from purerl.formulas.returns import Columns
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
     ActorCriticConfig,
@@ -23,13 +25,13 @@ from purerl.learners.families.actor_critic import (
     Steps,
     ValueLoss,
 )
-from purerl.learners.parts import estimates, settings, target_networks
+from purerl.learners.parts import settings, target_networks
 from purerl.learners.parts.gradients import minibatch_epochs
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
 @cfg.config(normalize_reward=True)
-class APPOConfig(estimates.VtraceSettings, settings.SequenceMinibatches, ActorCriticConfig):
+class APPOConfig(impala.VtraceSettings, settings.SequenceMinibatches, ActorCriticConfig):
     """Settings of APPO."""
 
     target_period: cfg.Count = 1
@@ -76,7 +78,11 @@ def make_learner(
         **parts: The remaining arguments of `actor_critic.make_agent`.
     """
     agent = actor_critic.make_agent(config, env, **parts)
-    estimate = estimates.by_weights(estimates.vtrace_weights, config)
+
+    def estimate(columns: Columns) -> tuple[Array, Array]:  # [T]
+        _, log_ratio, reward, value, next_value, discount, last = columns
+        rho, c = impala.vtrace_weights(log_ratio, config)
+        return returns.weighted_returns(rho, c, reward, value, next_value, discount, last)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         policy, value, batch = agent.unroll(params, batch)  # [N], sequences one after another

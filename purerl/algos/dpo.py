@@ -7,8 +7,8 @@ from purerl.algos import ppo, ppo_presets
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
 from purerl.formulas import losses
+from purerl.formulas.returns import Estimate
 from purerl.learners.families.actor_critic import AgentParts, ValueLoss
-from purerl.learners.parts.estimates import Estimate
 from purerl.types import Env, Learner
 
 

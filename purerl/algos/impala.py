@@ -11,7 +11,8 @@ from purerl import trees
 from purerl.algos import a2c
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
-from purerl.formulas import losses
+from purerl.formulas import losses, returns
+from purerl.formulas.returns import Columns
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
     ActorCriticConfig,
@@ -21,13 +22,34 @@ from purerl.learners.families.actor_critic import (
     ValueLoss,
     problems,
 )
-from purerl.learners.parts import estimates, gradients
-from purerl.learners.parts.estimates import Columns
+from purerl.learners.parts import gradients
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
+@cfg.config
+class VtraceSettings:
+    """Settings of V-trace."""
+
+    trace_lambda: cfg.Fraction = 1.0
+    """Trace parameter (lambda) of V-trace's targets."""
+    rho_bar: cfg.Positive = 1.0
+    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
+    c_bar: cfg.Positive = 1.0
+    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
+
+
+def vtrace_weights(log_ratio: Array, config: VtraceSettings) -> tuple[Array, Array]:
+    """Computes V-trace's weights (`returns.vtrace_weights`).
+
+    Args:
+        log_ratio: Log-probability under the policy that learns less that under the policy that acted.
+        config: Settings.
+    """
+    return returns.vtrace_weights(log_ratio, config.trace_lambda, config.rho_bar, config.c_bar)
+
+
 @cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
-class ImpalaConfig(estimates.VtraceSettings, ActorCriticConfig):
+class ImpalaConfig(VtraceSettings, ActorCriticConfig):
     """Settings of IMPALA."""
 
     corrected: bool = True
@@ -39,7 +61,7 @@ def make_learner(
     config: ImpalaConfig,
     env: Env,
     *,
-    weights: Callable[[Array, Any], tuple[Array, Array]] = estimates.vtrace_weights,
+    weights: Callable[[Array, Any], tuple[Array, Array]] = vtrace_weights,
     value_loss: ValueLoss = losses.squared_value_loss,
     **parts: Unpack[AgentParts],
 ) -> Learner:
@@ -53,10 +75,11 @@ def make_learner(
         **parts: The remaining arguments of `actor_critic.make_agent`.
     """
     agent = actor_critic.make_agent(config, env, **parts)
-    weighted = estimates.by_weights(weights, config)
 
-    def estimate(columns: Columns) -> tuple[Array, Array]:
-        return weighted(columns if config.corrected else columns._replace(log_ratio=jnp.zeros_like(columns.log_ratio)))
+    def estimate(columns: Columns) -> tuple[Array, Array]:  # [T]
+        _, log_ratio, reward, value, next_value, discount, last = columns
+        rho, c = weights(log_ratio if config.corrected else jnp.zeros_like(log_ratio), config)
+        return returns.weighted_returns(rho, c, reward, value, next_value, discount, last)
 
     def loss(params: PyTree, steps: Steps) -> tuple[Array, tuple[Metrics, Scores]]:
         policy, value, next_value = agent.evaluate(params, steps)  # [T, B]

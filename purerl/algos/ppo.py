@@ -8,7 +8,8 @@ from purerl import config as cfg
 from purerl.algos import ppo_presets
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
-from purerl.formulas import losses
+from purerl.formulas import losses, returns
+from purerl.formulas.returns import Estimate
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
     ActorCriticConfig,
@@ -19,8 +20,7 @@ from purerl.learners.families.actor_critic import (
     Steps,
     ValueLoss,
 )
-from purerl.learners.parts import checks, estimates, settings
-from purerl.learners.parts.estimates import Estimate
+from purerl.learners.parts import checks, settings
 from purerl.learners.parts.gradients import minibatch_epochs
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
@@ -72,7 +72,7 @@ def make_learner(
             ``optimiser``, any optax transformation; ``scaler``, of rewards.
     """
     agent = actor_critic.make_agent(config, env, **parts)
-    estimate = estimate or estimates.by_gae(config.gae_lambda)
+    estimate = estimate or returns.by_gae(config.gae_lambda)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         policy, value, batch = agent.unroll(params, batch)  # [N], sequences one after another

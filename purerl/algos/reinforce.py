@@ -9,6 +9,7 @@ from purerl import trees
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
 from purerl.formulas import losses, returns
+from purerl.formulas.returns import Columns
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import (
     ActorCriticConfig,
@@ -19,7 +20,6 @@ from purerl.learners.families.actor_critic import (
     problems,
 )
 from purerl.learners.parts import gradients
-from purerl.learners.parts.estimates import Columns
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 

@@ -126,39 +126,6 @@ def moments(x: Array, counts: Array | tuple[()] = ()) -> tuple[Array, Array]:
     return shards.joined(middle, average(jnp.square(x - middle)), size)
 
 
-def three_terms(
-    config: Any,
-    policy_loss: Array,
-    value_loss: Array,
-    entropy: Array,
-    log_ratio: Array,
-    acting: Array | tuple[()],
-) -> tuple[Array, dict[str, Array]]:
-    """Computes the loss ``policy_loss + value_coef * value_loss - entropy_coef * entropy`` and its metrics.
-
-    Schulman et al. 2017, arXiv 1707.06347, eq. 9.
-
-    Args:
-        config: The algorithm's Config; ``value_coef`` and ``entropy_coef`` are read.
-        policy_loss: Scalar.
-        value_loss: Scalar.
-        entropy: Scalar.
-        log_ratio: log pi_new(action) - log pi_old(action) of each sample.
-        acting: Bool, of the shape of ``log_ratio``: the actions that were not ignored; ``()``: all.
-
-    Returns:
-        The loss, a scalar, and the metrics: its three terms and ``approximate_kl``, the mean of `approximate_kl` over
-        the actions that were not ignored.
-    """
-    metrics = {
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approximate_kl": mean(approximate_kl(log_ratio), acting),
-    }
-    return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
-
-
 def approximate_kl(log_ratio: Array) -> Array:
     """Estimates KL(old || new) from samples of the old policy: ``ratio - 1 - log_ratio``, never negative.
 

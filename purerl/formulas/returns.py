@@ -12,6 +12,9 @@ Every estimate here is a linear recurrence that runs backwards in time. Shared a
 - ``log_ratio[t]``: log pi(action[t]) - log mu(action[t]), of the current policy pi and the behaviour policy mu.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -19,6 +22,9 @@ import jax.numpy as jnp
 from purerl.types import Array, Scalar
 
 __all__ = [
+    "Columns",
+    "Estimate",
+    "by_gae",
     "gae",
     "lambda_returns",
     "n_step",
@@ -29,6 +35,27 @@ __all__ = [
     "vtrace_weights",
     "weighted_returns",
 ]
+
+
+class Columns(NamedTuple):
+    """What an estimate reads of one environment, all ``[T]``.
+
+    ``log_prob`` is that of the action under the policy that learns; ``log_ratio`` is that less the one under the policy
+    that acted. ``value`` and ``next_value`` are the critic's, ``[T, K]`` if it predicts K things.
+    """
+
+    log_prob: Array
+    log_ratio: Array
+    reward: Array
+    value: Array
+    next_value: Array
+    discount: Array
+    last: Array
+
+
+Estimate = Callable[[Columns], tuple[Array, Array]]
+"""A function ``columns -> (advantage [T], target [T])`` of one environment; targets are ``[T, K]`` for K
+predictions."""
 
 
 def _accumulate(increment: Array, weight: Array) -> Array:
@@ -64,6 +91,19 @@ def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: A
     chex.assert_rank([reward, value, next_value, discount, last], 1)
     delta = reward + discount * next_value - value
     return _accumulate(delta, discount * gae_lambda * (1 - last))
+
+
+def by_gae(gae_lambda: Scalar) -> Estimate:
+    """Makes the estimate of generalised advantages and their lambda returns (`gae`).
+
+    It does not correct for the difference to the policy that acted.
+    """
+
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        advantage = gae(columns.reward, columns.value, columns.next_value, columns.discount, columns.last, gae_lambda)
+        return advantage, advantage + columns.value
+
+    return estimate
 
 
 def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Array, trace_lambda: Scalar) -> Array:

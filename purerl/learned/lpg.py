@@ -17,11 +17,11 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.errors import ConfigError
-from purerl.formulas import losses
+from purerl.formulas import losses, returns
+from purerl.formulas.returns import Columns, Estimate
 from purerl.learned import chosen
 from purerl.learned.chosen import MOST, Size
-from purerl.learners.parts import estimates, time_aware
-from purerl.learners.parts.estimates import Columns, Estimate
+from purerl.learners.parts import time_aware
 from purerl.learners.parts.time_aware import Lifetime
 from purerl.types import Array, Env, Key, PyTree
 
@@ -154,7 +154,7 @@ def beside_a2c(rule: Estimate, config: Any) -> Estimate:
 
     The rule's outputs are added to A2C's advantage and to the logits of ``y``; zeros change nothing.
     """
-    by_gae = estimates.by_gae(config.gae_lambda)
+    by_gae = returns.by_gae(config.gae_lambda)
 
     def estimate(columns: Columns) -> tuple[Array, Array]:
         value, next_value = columns.value[:, 0], columns.next_value[:, 0]

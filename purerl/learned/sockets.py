@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import names
-from purerl.algos import ALGORITHMS
+from purerl.algos import ALGORITHMS, impala
 from purerl.algos.algorithm import part_names
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
@@ -26,7 +26,7 @@ from purerl.learned import disco as disco_rules
 from purerl.learned import lpg as lpg_rules
 from purerl.learned.networks import mlp
 from purerl.learners.families.actor_critic import Objective
-from purerl.learners.parts import all_action_rules, estimates
+from purerl.learners.parts import all_action_rules
 from purerl.learners.parts.gradients import make_optimiser
 from purerl.learners.parts.time_aware import Lifetime, Timed
 from purerl.types import Array, Env, Key, PyTree
@@ -263,7 +263,7 @@ def vtrace_weight(hidden_sizes: tuple[int, ...] = (32,)) -> Socket:
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
         def weights(log_ratio: Array, config: Any) -> tuple[Array, Array]:
-            rho, c = estimates.vtrace_weights(log_ratio, config)
+            rho, c = impala.vtrace_weights(log_ratio, config)
             change = network.apply(meta_params, log_ratio, jnp.expm1(jnp.clip(log_ratio, -5.0, 5.0)))
             factors = [jnp.exp(jnp.tanh(x)) for x in change]
             return rho * factors[0], jnp.minimum(config.c_bar, c * factors[1])

@@ -16,7 +16,7 @@ from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, exploration, returns, schedules
 from purerl.learned import disco as disco_rules
 from purerl.learners.families import actor_critic
-from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
+from purerl.learners.parts import all_action_rules, gradients, joint_actions, settings
 from purerl.learners.parts.all_action_rules import Moments
 from purerl.learners.parts.widening import core
 from purerl.loops.rollout import rollout
@@ -62,7 +62,7 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
         steps = judged.prepare(learned, trajectory)
         policy, value, next_value = judged.evaluate(learned.params, steps)
         log_prob = judged.distribution.log_prob(policy, steps.action)
-        advantage, _ = judged.advantages_and_targets(estimates.by_gae(gae_lambda), steps, log_prob, value, next_value)
+        advantage, _ = judged.advantages_and_targets(returns.by_gae(gae_lambda), steps, log_prob, value, next_value)
         return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob), judging
 
     return Judge(optimiser, lambda key, obs: (), loss, config.num_steps)

@@ -16,8 +16,9 @@ import pytest
 
 from purerl import a2c, c51, dqn, envs, impala, ppo, pqn, r2d2, sac
 from purerl import config as cfg
+from purerl.algos.impala import vtrace_weights
 from purerl.errors import ConfigError
-from purerl.learners.parts import estimates
+from purerl.formulas import returns
 from purerl.learners.wrappers import Wrapper
 from purerl.networks import critics, heads
 
@@ -72,7 +73,7 @@ MISTAKES = {
     "half": (dqn, {"td_loss": lambda error, config: error.astype(jnp.bfloat16)}, "td_loss: must ... bfloat16[7]"),
     "half network": (dqn, {"network": nn.Dense(2, dtype=jnp.bfloat16)}, f"{GIVES} bfloat16[3, 2] as values"),
     "no return": (ppo, {"network": NoReturn()}, f"{GIVES} NoneType; must give the tuple"),
-    "not made": (ppo, {"estimate": lambda config: estimates.by_gae(0.9)}, "estimate: must ... returns function"),
+    "not made": (ppo, {"estimate": lambda config: returns.by_gae(0.9)}, "estimate: must ... returns function"),
     "nothing": (ppo, {"objective": lambda ratio, advantage, config: None}, "objective: must ... returns NoneType"),
     "no function": (dqn, {"td_loss": 0.5}, "td_loss: must be a function ...; is float"),
     "mean of td": (dqn, {"td_loss": lambda error, config: jnp.mean(error)}, "td_loss: must ... returns float32[]"),
@@ -109,11 +110,11 @@ def test_critics_may_be_more_but_must_judge_the_actions():
 
 
 def test_right_parts_are_taken():
-    gae = estimates.by_gae(0.5)
+    gae = returns.by_gae(0.5)
     kept = {
         ppo: {"network": Both(), "value_loss": lambda v, old, t, c: jnp.square(v - t), "estimate": lambda c: gae(c)},
         dqn: {"td_error": lambda q, target, a, r, g, chooser, following: r + g * jnp.max(following) - q[a]},
-        impala: {"weights": functools.partial(estimates.vtrace_weights)},
+        impala: {"weights": functools.partial(vtrace_weights)},
     }
     for algorithm, parts in kept.items():
         assert algorithm.make_trainer(algorithm.Config(), CARTPOLE, **parts).learner

@@ -15,9 +15,9 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import a2c, appo, dpo, envs, impala, ippo, mappo, ppo, reinforce, trees
 from purerl.envs.fleet import fleet
-from purerl.formulas import losses
+from purerl.formulas import losses, returns
 from purerl.learners.families import actor_critic
-from purerl.learners.parts import estimates, stale_actors
+from purerl.learners.parts import stale_actors
 from purerl.loops.rollout import rollout
 from purerl.networks import memory
 
@@ -339,7 +339,7 @@ def test_an_estimate_of_ones_own_is_what_ppo_and_a2c_learn_by(key):
     """GAE as a part, with another lambda than the config's."""
     for algo, sizes in ((ppo, {**SIZES, "num_epochs": 1, "num_minibatches": 1}), (a2c, SIZES)):
         given = algo.Config(**sizes, gae_lambda=0.9)
-        own = jit(algo.make_train(given, ENV, estimate=estimates.by_gae(0.3), **SGD))(key).state.learner.params
+        own = jit(algo.make_train(given, ENV, estimate=returns.by_gae(0.3), **SGD))(key).state.learner.params
         close(own, trained(algo, algo.Config(**sizes, gae_lambda=0.3), key))
         flat = [ravel_pytree(params)[0] for params in (own, trained(algo, given, key))]
         assert np.max(np.abs(flat[0] - flat[1])) > 1e-3

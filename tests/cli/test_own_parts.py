@@ -23,7 +23,6 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from purerl.learners.parts import estimates
 
 
 class Both(nn.Module):
@@ -49,7 +48,7 @@ def step(config):
 
 
 def estimate(config):
-    return estimates.by_gae(config.gae_lambda)
+    return returns.by_gae(config.gae_lambda)
 
 
 NUMBER = 3

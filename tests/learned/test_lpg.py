@@ -10,8 +10,8 @@ from compiling import AS_SHIPPED, at_random, core
 
 from purerl import a2c, cli, compiler_options, counters, envs, load
 from purerl.errors import ConfigError
+from purerl.formulas.returns import Columns
 from purerl.learned import artefacts, lpg, sockets
-from purerl.learners.parts.estimates import Columns
 from purerl.learners.parts.time_aware import Timed, passed, then
 
 CONFIG = a2c.Config(total_steps=128 * 50, hidden_sizes=(16,), max_grad_norm=1e9)

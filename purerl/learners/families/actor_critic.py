@@ -16,8 +16,8 @@ from purerl import config as cfg
 from purerl import networks, spaces, trees
 from purerl.envs import seats
 from purerl.formulas import distributions, losses
+from purerl.formulas.returns import Columns, Estimate
 from purerl.learners.parts import checks, gradients, normalize, reuse, settings, stale_actors
-from purerl.learners.parts.estimates import Columns, Estimate
 from purerl.learners.parts.normalize import Normalizer, RewardScaler
 from purerl.learners.parts.reuse import ReuseSettings
 from purerl.learners.parts.stale_actors import StaleActorSettings

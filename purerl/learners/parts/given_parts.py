@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl.errors import RAISED, ConfigError, one_line
-from purerl.learners.parts.estimates import Columns
+from purerl.formulas.returns import Columns
 from purerl.learners.parts.time_aware import Timed
 from purerl.loops.settings import Loop
 
