@@ -92,13 +92,12 @@ def make_learner(
         critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)
         entropy = losses.mean(agent.distribution.entropy(policy), batch.acting)
         total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
-        clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
         return total, {
             "policy_loss": policy_loss,
             "value_loss": critic_loss,
             "entropy": entropy,
             "approximate_kl": losses.mean(losses.approximate_kl(log_ratio), batch.acting),
-            "clip_fraction": losses.mean(clipped, batch.acting),
+            "clip_fraction": losses.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon, batch.acting),
         }
 
     def update(state: APPOState, steps: Steps, key: Key) -> Updated:

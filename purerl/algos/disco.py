@@ -219,7 +219,7 @@ def make_learner(
         means = {name: losses.mean(x, batch.known) for name, x in each.items()}
         return total, means | {"entropy": jnp.mean(distribution.entropy(out.policy))}
 
-    def learn(state: DiscoState, sample: Sample, key: Key) -> Updated:
+    def update(state: DiscoState, sample: Sample, key: Key) -> Updated:
         rows, steps = read(sample.items, actions)
         online = look(state.params, rows)
         target = look(state.target_params, rows)
@@ -259,7 +259,7 @@ def make_learner(
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,
-        update=learn,
+        update=update,
     )
 
 

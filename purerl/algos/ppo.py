@@ -82,25 +82,19 @@ def make_learner(
         critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)
         entropy = losses.mean(agent.distribution.entropy(policy), batch.acting)
         total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
-        clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
         return total, {
             "policy_loss": policy_loss,
             "value_loss": critic_loss,
             "entropy": entropy,
             "approximate_kl": losses.mean(losses.approximate_kl(log_ratio), batch.acting),
-            "clip_fraction": losses.mean(clipped, batch.acting),
+            "clip_fraction": losses.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon, batch.acting),
         }
 
     def update(state: ActorCriticState, steps: Steps, key: Key) -> Updated:
         _, value, next_value = agent.evaluate(state.params, steps)  # [T, B]
         advantage, target = agent.advantages_and_targets(estimate, steps, steps.log_prob, value, next_value)
         samples = agent.samples(
-            steps,
-            config.sequence_steps,
-            log_prob=steps.log_prob,
-            value=value,
-            advantage=advantage,
-            target=target,
+            steps, config.sequence_steps, log_prob=steps.log_prob, value=value, advantage=advantage, target=target
         )
         params, opt_state, metrics = minibatch_epochs(
             loss,

@@ -103,25 +103,25 @@ def make_learner(
         q, carry = network.step(policy, here.obs, here.carry)
         return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
+    def best_value(chooser: Array, target_q: Array) -> Array:
+        """Returns the target network's value, no longer rescaled, of the action that ``chooser`` values most."""
+        q = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
+        return td_errors.unrescale(q, config.rescale_epsilon)
+
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_q = batch
-        q = sequences.unroll(config, network, params, items)
+        q = sequences.unroll(config, network, params, items)  # of the steps [L, N, A], and after the cut [N, A]
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
-        value, after_cut = jax.tree.map(best, chooser, target_q)
+        value, after_cut = jax.tree.map(best_value, chooser, target_q)
         target, learned = sequences.targets(config, items, value, after_cut, config.gamma, config.n_step)
         target = td_errors.rescale(target, config.rescale_epsilon)
         action = sequences.late(config, items.action)
         taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
         total, priority, td_error = sequences.squared(config.priority_mix, target - taken, learned, weight)
-        value = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
-        return total, (priority, {"value": jnp.mean(value), "td_error": td_error})
+        most = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
+        return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 
-    def best(chooser: Array, target_q: Array) -> Array:
-        """Returns the target network's value, no longer rescaled, of the action that ``chooser`` values most."""
-        q = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
-        return td_errors.unrescale(q, config.rescale_epsilon)
-
-    def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
+    def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         target_q = sequences.unroll(config, network, state.target_params, sample.items)
         batch = sample.items, sample.weight, target_q
         return action_values.q_learning_step(config, env, optimiser, loss, state, batch)
@@ -134,7 +134,7 @@ def make_learner(
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,
-        update=learn,
+        update=update,
     )
 
 

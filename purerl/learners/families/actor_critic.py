@@ -398,14 +398,13 @@ def make_network(
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
     torso = settings.make_torso(config, env, widths)
-    memory = settings.make_memory(config)
     if config.memory == "none":
         return networks.actor_critic(
             networks.Head(torso, size, scale=0.01, free=free),
             networks.Head(torso, 1, scale=1.0, beside=num_predictions - 1),
         )
     head = PolicyAndValue(config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions)
-    return recurrent.actor_critic(recurrent.recurrent(torso, memory, head))
+    return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
 
 
 def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:

@@ -157,8 +157,9 @@ class Epsilon:
 
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:
     """Makes the torso for the observations of ``env``; ``hidden_sizes`` default to all of the config's."""
+    images = convolutions(config)
     sizes = tuple(config.hidden_sizes if hidden_sizes is None else hidden_sizes)
-    return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, convolutions(config))
+    return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, images)
 
 
 def convolutions(config: Torso) -> Convolutions:
