@@ -85,11 +85,11 @@ def make_learner(
         return returns.weighted_returns(rho, c, reward, value, next_value, discount, last)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        policy, value, batch = agent.unroll(params, batch)  # [N], sequences one after another
+        policy, value, batch = agent.unroll(params, batch)  # all flat: [N], sequences one after another
         log_ratio = agent.distribution.log_prob(policy, batch.action) - batch.log_prob
-        advantage = losses.standardise(batch.advantage, batch.acting)
+        advantage = losses.standardise(batch.advantage, batch.acting)  # acting: where an action counts
         policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
-        critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)
+        critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)  # no padding
         entropy = losses.mean(agent.distribution.entropy(policy), batch.acting)
         total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
         return total, {
@@ -106,7 +106,7 @@ def make_learner(
         log_prob = agent.distribution.log_prob(policy, steps.action)
         advantage, target = agent.advantages_and_targets(estimate, steps, log_prob, value, next_value)
         reference = jnp.maximum(log_prob, steps.log_prob - jnp.log(config.ratio_bound))
-        samples = agent.samples(
+        samples = agent.samples(  # [N, ...] or, with a memory, [N, sequence_steps, ...]
             steps, config.sequence_steps, log_prob=reference, value=value, advantage=advantage, target=target
         )
         params, opt_state, metrics = minibatch_epochs(

@@ -115,7 +115,7 @@ def make_learner(
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
     policy = box_policy(config, env, network)
-    agent = off_policy_gradients.make_agent(config, policy.acting, targets=("actor", "critic"), **parts)
+    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("actor", "critic"), **parts)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         q = network.q_values(critic, batch.obs, policy.executed(batch.action))

@@ -75,7 +75,8 @@ def make_learner(
         config: Settings of the algorithm.
         env: Environment to learn in.
         network: A `value_networks.ValueNetwork` whose output is ``[N, A]``; None: `make_network`.
-        td_error: A function with the arguments of `td_errors.q_learning`; None: the one that ``config`` names.
+        td_error: A function with the arguments of `td_errors.q_learning`, which lets no gradient through its target;
+            None: the one that ``config`` names.
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: An optax transformation; None: the one that ``config`` describes.
         record: Gives the extras of acting (`action_values.QAgent`).
@@ -91,10 +92,10 @@ def make_learner(
         q = agent.network.apply(params, items.obs, batch.noise)  # [N, A]
         target_q = agent.network.apply(batch.target_params, items.obs, batch.target_noise)  # read by Munchausen's alone
         action = agent.actions.number(items.action)
-        chooser = agent.selection_values(params, batch)
+        chooser = agent.selection_values(params, batch)  # [N, A] at the next observations
         error = jax.vmap(error_of)(q, target_q, action, items.reward, items.discount, chooser, batch.next_target_out)
         each = td_loss(error, config)
-        return agent.weighted_mean(each, error, q, batch)
+        return agent.weighted_mean(each, error, q, batch)  # the loss; priorities by the errors, and metrics
 
     def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         batch = agent.batch(state, sample, key)

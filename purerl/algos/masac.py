@@ -81,7 +81,7 @@ def make_learner(
         explore=lambda actor, updated, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
         exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
     )
-    agent = off_policy_gradients.make_agent(config, acting, targets=("critic",), **parts)
+    agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of each agent's policy, by the lowest of the critics, and its entropies, ``[N, M]``.

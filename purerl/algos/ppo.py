@@ -65,7 +65,7 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        estimate: Gives advantages and targets; the ``log_ratio`` that it reads is 0. None: GAE.
+        estimate: ``estimate(columns) -> (advantage [T], target [T])``, where ``log_ratio`` is 0. None: GAE.
         objective: ``objective(log_ratio, advantage, config)``, elementwise, is maximised.
         value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
         **parts: The remaining arguments of `actor_critic.make_agent`: ``network``, a `networks.ActorCritic`;
@@ -75,11 +75,11 @@ def make_learner(
     estimate = estimate or returns.by_gae(config.gae_lambda)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        policy, value, batch = agent.unroll(params, batch)  # [N], sequences one after another
+        policy, value, batch = agent.unroll(params, batch)  # all flat: [N], sequences one after another
         log_ratio = agent.distribution.log_prob(policy, batch.action) - batch.log_prob
-        advantage = losses.standardise(batch.advantage, batch.acting)
+        advantage = losses.standardise(batch.advantage, batch.acting)  # acting: where an action counts
         policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
-        critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)
+        critic_loss = losses.mean(value_loss(value, batch.value, batch.target, config), batch.present)  # no padding
         entropy = losses.mean(agent.distribution.entropy(policy), batch.acting)
         total = policy_loss + config.value_coef * critic_loss - config.entropy_coef * entropy
         return total, {
@@ -93,7 +93,7 @@ def make_learner(
     def update(state: ActorCriticState, steps: Steps, key: Key) -> Updated:
         _, value, next_value = agent.evaluate(state.params, steps)  # [T, B]
         advantage, target = agent.advantages_and_targets(estimate, steps, steps.log_prob, value, next_value)
-        samples = agent.samples(
+        samples = agent.samples(  # [N, ...] or, with a memory, [N, sequence_steps, ...]
             steps, config.sequence_steps, log_prob=steps.log_prob, value=value, advantage=advantage, target=target
         )
         params, opt_state, metrics = minibatch_epochs(

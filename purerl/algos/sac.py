@@ -59,9 +59,9 @@ def with_temperature(
 
     Args:
         config: Settings of the algorithm.
-        params: Parameters that the actor's step changes.
+        params: Parameters that the actor's step changes: ``"actor"`` and ``"log_temperature"``.
         loss: The actor's loss ``[N]``.
-        entropy: Entropies of the policy, in nats ``[N]``.
+        entropy: Entropies of the policy, in nats ``[N]``, through which the temperature's loss lets no gradient.
         target_entropy: What they should be, a number or ``[N]``.
 
     Returns:
@@ -103,7 +103,9 @@ def make_learner(
     def exploit(actor: PyTree, obs: PyTree) -> Array:
         return to_box(soft.squashed_mode(network.act(actor, obs)))
 
-    agent = off_policy_gradients.make_agent(config, Acting(noise, explore, exploit), targets=("critic",), **parts)
+    agent = off_policy_gradients.make_agent(
+        config, Acting(noise, explore, exploit), target_networks=("critic",), **parts
+    )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         q = network.q_values(critic, batch.obs, to_unit(batch.action))  # [N, K]
@@ -121,9 +123,9 @@ def make_learner(
         batch = agent.batch(state, sample, noise(key_actor, size))
         action, log_prob = draw_action(state.params["actor"], batch.next_obs, noise(key_next, size))
         next_q = network.q_values(state.target_params["critic"], batch.next_obs, action)
-        next_value = soft.soft_value(next_q, log_prob, temperature(state.params))
-        batch = agent.with_target(batch, next_value)
-        return agent.step(state, sample, batch, critic_loss, actor_loss)
+        next_value = soft.soft_value(next_q, log_prob, temperature(state.params))  # by the least of K critics: [N]
+        batch = agent.with_target(batch, next_value)  # reward + discount * next_value
+        return agent.step(state, sample, batch, critic_loss, actor_loss)  # the critics, then the actor
 
     return agent.learner(lambda key, obs: init_params(config, network, key, obs), update)
 

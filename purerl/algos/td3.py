@@ -36,7 +36,7 @@ def make_learner(
     """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
     network = given_or_own(network, ddpg.make_network(config, env), env.observation_space)
     policy = ddpg.box_policy(config, env, network)
-    agent = off_policy_gradients.make_agent(config, policy.acting, targets=("actor", "critic"), **parts)
+    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("actor", "critic"), **parts)
 
     def disturbed(action: Array, noise: Array) -> Array:
         """Adds clipped noise to the actions of targets (section 5.3, eq. 14)."""

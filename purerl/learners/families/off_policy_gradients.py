@@ -20,8 +20,9 @@ from purerl import config as cfg
 from purerl import counters, networks, replay, spaces, trees
 from purerl.counters import Count
 from purerl.formulas import td_errors
-from purerl.learners.parts import checks, from_replay, gradients, normalize, settings, target_networks
+from purerl.learners.parts import checks, from_replay, gradients, normalize, settings
 from purerl.learners.parts.normalize import Normalizer
+from purerl.learners.parts.target_networks import polyak
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
@@ -196,7 +197,7 @@ class CriticParts(TypedDict, total=False):
 class CriticAgent(NamedTuple):
     """An actor and critics that learn from replay: what they see, how they act and how they are optimised.
 
-    ``targets`` names the parameters that have slowly moving copies.
+    ``target_networks`` names the parameters that have slowly moving copies.
     """
 
     config: OffPolicyGradientConfig
@@ -205,7 +206,7 @@ class CriticAgent(NamedTuple):
     critic_optimiser: optax.GradientTransformation
     actor_optimiser: optax.GradientTransformation
     td_loss: Callable[[Array, Any], Array]
-    targets: tuple[str, ...]
+    target_networks: tuple[str, ...]
 
     def batch(self, state: OffPolicyGradientState, sample: Sample, noise: PyTree) -> Batch:
         """Prepares a sample for learning, with the ``noise`` of the actor's step."""
@@ -262,8 +263,8 @@ class CriticAgent(NamedTuple):
             state.actor_opt_state,
             batch,
         )
-        newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.targets}
-        target_params = target_networks.polyak(newest, state.target_params, self.config.tau)
+        newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.target_networks}
+        target_params = polyak(newest, state.target_params, self.config.tau)
         waited = (state.waited + 1) % self.config.policy_delay
         if self.config.policy_delay > 1:
             actor, actor_opt_state, target_params = jax.tree.map(
@@ -300,7 +301,7 @@ class CriticAgent(NamedTuple):
             params = init_params(key, obs)
             return OffPolicyGradientState(
                 params,
-                {name: params[name] for name in self.targets},
+                {name: params[name] for name in self.target_networks},
                 gradients.init_optimiser(self.critic_optimiser, params["critic"]),
                 gradients.init_optimiser(self.actor_optimiser, without_critic(params)),
                 normalizer.init(trees.take(obs, 0)),
@@ -335,7 +336,7 @@ class CriticAgent(NamedTuple):
 def make_agent(
     config: OffPolicyGradientConfig,
     acting: Acting,
-    targets: tuple[str, ...],
+    target_networks: tuple[str, ...],
     td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
     optimiser: optax.GradientTransformation | None = None,
 ) -> CriticAgent:
@@ -344,7 +345,7 @@ def make_agent(
     Args:
         config: Settings of the algorithm.
         acting: How it acts.
-        targets: Names of the parameters that have slowly moving copies.
+        target_networks: Names of the parameters that have slowly moving copies.
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
     """
@@ -356,7 +357,7 @@ def make_agent(
         optimiser or gradients.make_optimiser(config),
         optimiser or gradients.make_optimiser(actor_config, period=config.policy_delay),
         td_loss,
-        targets,
+        target_networks,
     )
 
 
