@@ -182,8 +182,8 @@ def test_nothing_is_learned_from_the_dead(name):
     @jax.jit
     def learned(haunt):
         result = algo.make_train(algo.Config(**LEARNERS[name]), env(haunt))(jax.random.key(3))
-        learner = result.state.learner  # `reused` holds trajectories as they were
-        learner = learner._replace(reused=()) if hasattr(learner, "reused") else learner
+        learner = result.state.learner
+        learner = learner._replace(queue=()) if hasattr(learner, "queue") else learner  # trajectories as they were
         return learner, result.metrics["episode_return"]
 
     for one, other in zip(jax.tree.leaves(learned(2.0)), jax.tree.leaves(learned(5.0)), strict=True):

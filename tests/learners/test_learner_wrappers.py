@@ -167,7 +167,7 @@ def test_past_selves_off_policy(name):
     """Their rows enter no ring and move nothing; rewards are stored without a bonus; the record is of games."""
     algorithm, config = REPLAYED[name]
     trainer = algorithm.make_trainer(config, KUHN)
-    where = seats(config, KUHN.num_agents)
+    where = seats(config, config.num_envs, KUHN.num_agents)
     np.testing.assert_array_equal(trainer.learner.rows, where.learned)
     state = jax.jit(trainer.init)(KEY)
     behaviour = trainer.learner.behaviour(state.learner)

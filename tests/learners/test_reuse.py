@@ -9,9 +9,10 @@ import optax
 import pytest
 from compiling import for_bits
 
-from purerl import envs, impala, ppo, trees
+from purerl import envs, impala, ppo
 from purerl.errors import ConfigError
 from purerl.learners.parts import reuse
+from purerl.types import Updated
 
 ENV = envs.make("CartPole-v1", max_steps=10, theta_threshold=0.1)
 SIZES = {"total_steps": 6 * 8 * 4, "num_envs": 4, "num_steps": 8, "hidden_sizes": (8,), "max_uses": 3}
@@ -62,7 +63,7 @@ def test_an_iteration_learns_from_all_at_once(algo, sizes, key):
         past = [*past, trajectory][-config.max_uses + 1 :]
         if not full and sizes.get("num_minibatches", 1) > 1:
             continue
-        expected = update(before._replace(reused=()), given, key_one)
+        expected = update(before.learner, given, key_one)
         close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
         jax.tree.map(close, updated.state.params, expected.state.params)
         jax.tree.map(close, updated.metrics, expected.metrics)
@@ -76,23 +77,30 @@ def test_statistics_count_each_trajectory_once(key):
     plain = ppo.make_learner(dataclasses.replace(config, max_uses=1), ENV, **SGD)
     update, state = jit(plain.update), None
     for before, trajectory, key_one, updated in iterations(ppo, config, key):
-        state = update(state or before._replace(reused=()), trajectory, key_one).state
+        state = update(state or before.learner, trajectory, key_one).state
         for name in ("obs_moments", "reward_scale"):
-            jax.tree.map(np.testing.assert_array_equal, getattr(updated.state, name), getattr(state, name))
+            jax.tree.map(np.testing.assert_array_equal, getattr(updated.state.learner, name), getattr(state, name))
 
 
 @pytest.mark.rest
 def test_each_is_used_so_often(key):
     """Of trajectories that bear numbers, in order: the newest and the two before it, each whole; and the newest again
     where the queue has nothing yet."""
-    used, bundle = np.zeros(8, int), reuse.several(3, 8)
-    trainer = ppo.make_trainer(ppo.Config(**SIZES, **EPOCHS), ENV)
+    used, config = np.zeros(8, int), ppo.Config(**SIZES, **EPOCHS)
+    trainer = ppo.make_trainer(config, ENV)
     start = trainer.init(key)
     _, example, _ = trainer.collect(trainer.learner.behaviour(start.learner), start.actors, key)
-    state, exchange = bundle.init(lambda: trees.take(example, 0)), jit(bundle.exchange)
+    plain = ppo.make_learner(dataclasses.replace(config, max_uses=1), ENV)
+    scale = lambda state, trajectory: (state, trajectory)
+    learn = lambda state, newest, given, present, key, acted_by: Updated(
+        state, {"given": given, "present": present}, ()
+    )
+    learner = reuse.reusing(config, plain, scale, learn, num_steps=8, may_leave=False)
+    state, update = start.learner, jit(learner.update)
     for number in range(len(used)):
         trajectory = example._replace(reward=jnp.full_like(example.reward, number))
-        state, given, present = exchange(state, trajectory, key)
+        state, metrics, _ = update(state, trajectory, key)
+        given, present = metrics["given"], metrics["present"]
         assert present.shape == given.reward.shape == (8, 12)
         np.testing.assert_array_equal(given.reward[:, :4], number)
         np.testing.assert_array_equal(given.reward[~np.asarray(present)], number)
@@ -100,7 +108,7 @@ def test_each_is_used_so_often(key):
         np.testing.assert_array_equal(numbers, np.arange(max(number - 2, 0), number + 1))
         used[numbers] += 1
     np.testing.assert_array_equal(used, [3] * 6 + [2, 1])
-    np.testing.assert_array_equal(np.sort(state.uses[:, 0]), [0, 1])
+    np.testing.assert_array_equal(np.sort(state.queue.uses[:, 0]), [0, 1])
 
 
 def test_what_is_refused():
