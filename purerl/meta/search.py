@@ -9,7 +9,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_co
 from purerl.runs.describing.facts import machine_facts
 from purerl.runs.running import compile_times, forecast, resuming, session
 from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.session import Run
+from purerl.runs.running.session import Chunk, Run
 from purerl.runs.running.train import EXIT_DIVERGED, place
 from purerl.store import checkpoint, json_files, log, trusted
 from purerl.store.log import Log
@@ -202,10 +202,13 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     description, directory, setup = run.description, run.directory, run.setup
     first = so_far.done
     with interrupts.deferred() as interrupted:
-        so_far, barren = _generations(run, program, so_far, interrupted)
-        over = session.is_interrupted(interrupted)
-    done, mean = so_far.done, processes.fetch(setup.evolution.mean(so_far.state))
-    failed = barren >= min(PATIENCE, max(1, done))
+        searching = Searching(run, program, so_far, interrupted)
+        with searching.opened():
+            session.follow(searching)
+            searching.checkpoint()
+        seconds, over = searching.clock.seconds(), session.is_interrupted(interrupted)
+    done, mean = searching.done, processes.fetch(setup.evolution.mean(searching.state))
+    failed = searching.barren >= min(PATIENCE, max(1, done))
     if not processes.is_first():
         return 128 + interrupted[0] if over else EXIT_DIVERGED if failed else 0
     status = "completed" if done == description.generations else "stopped"
@@ -214,7 +217,7 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     last = list(log.rows(directory / LOG))[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
-    card, measured = {**description._asdict(), **evidence}, {"seconds": so_far.seconds, **machine_facts()}
+    card, measured = {**description._asdict(), **evidence}, {"seconds": seconds, **machine_facts()}
     card["initial"] = description.initial.get("sha256", "")
     artefact = artefacts.of_socket(description.socket, mean, card, measured, description.settings)
     if done > first or not (directory / artefacts.NAME).exists():
@@ -236,52 +239,79 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     return EXIT_DIVERGED if failed else 0
 
 
-def _generations(run: Run, program: SearchProgram, so_far: Progress, interrupted: list[int]) -> tuple[Progress, int]:
-    """Runs generations, logging and saving, and returns where it ends, and how many were barren in a row.
+class Searching:
+    """A search that goes on: its state, and what happens after each chunk of generations.
 
     It ends when all are done, when no training has had a fitness for `PATIENCE` of them, when the time is up, or when a
     signal is in ``interrupted``.
     """
-    description, directory, options, frames = run.description, run.directory, run.options, run.setup.frames
-    state, done, first, barren = so_far.state, so_far.done, so_far.done, _barren(directory)
-    digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
-    elapsed = lambda: so_far.seconds + time.perf_counter() - start
-    over = lambda: bool(processes.from_first(bool(options.budget_seconds) and elapsed() >= options.budget_seconds))
-    paced = session.advance(
-        program.chunk, state, done, description.generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
-    )
-    with (
-        Log(directory / LOG) if processes.is_first() else contextlib.nullcontext() as rows,
-        saver() as saving,
-        progress.show(run.console, frames * max(1, description.generations - first)) as report,
-    ):
 
-        def save() -> None:
-            if done:
-                about = {"frames": done * frames, "seconds": elapsed(), "config_sha256": digest}
-                saving.save(
-                    directory / CHECKPOINTS, done, state, about, keep=options.keep, logs=(rows,) if rows else ()
-                )
+    def __init__(self, run: Run, program: SearchProgram, so_far: Progress, interrupted: list[int]):
+        self.run, self.interrupted = run, interrupted
+        self.state, self.done, self.first = so_far.state, so_far.done, so_far.done
+        self.barren = _barren(run.directory)  # generations in a row without a fitness
+        self.clock, self.until_save = session.Clock(so_far.seconds), session.Timer(run.options.checkpoint_seconds)
+        self.digest, total = config_file.digest(run.description._asdict()), run.description.generations
+        self.paced = session.advance(
+            program.chunk, self.state, self.done, total, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
+        )
 
-        ended = lambda: session.is_interrupted(interrupted) or over() or barren >= PATIENCE
-        while not ended() and (chunk := next(paced, None)):
-            state, lines = chunk.state, []
-            columns = {name: values[: chunk.length] for name, values in processes.fetch(chunk.metrics).items()}
-            for i in range(chunk.length):
-                row = {"generation": done + i + 1, "frames": (done + i + 1) * frames}
-                lines.append(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
-                barren = 0 if columns["alive"][i] else barren + 1
-            if rows:
-                rows.write(lines)
-            done = chunk.done
-            report((done - first) * frames, columns["fitness"][-1:], 1)
-            saving.check()
-            due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds
-            if processes.from_first(bool(due)):
-                save()
-                saved = time.perf_counter()
-        save()
-    return Progress(state, done, elapsed()), barren
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Opens the log, the saver and the progress report."""
+        left = self.run.description.generations - self.first
+        with (
+            Log(self.run.directory / LOG) if processes.is_first() else contextlib.nullcontext() as self.rows,
+            saver() as self.saving,
+            progress.show(self.run.console, self.run.setup.frames * max(1, left)) as self.report,
+        ):
+            yield
+
+    def goes_on(self) -> bool:
+        """Tells whether nothing has ended the search."""
+        budget = self.run.options.budget_seconds
+        if session.is_interrupted(self.interrupted):
+            return False
+        over = processes.from_first(bool(budget) and self.clock.seconds() >= budget)
+        return not over and self.barren < PATIENCE
+
+    def advance(self) -> Chunk | None:
+        """Runs a chunk of generations; None: all are done."""
+        return next(self.paced, None)
+
+    def log(self, chunk: Chunk) -> None:
+        """Logs and reports a chunk."""
+        frames, lines = self.run.setup.frames, []
+        columns = {name: values[: chunk.length] for name, values in processes.fetch(chunk.metrics).items()}
+        for i in range(chunk.length):
+            row = {"generation": self.done + i + 1, "frames": (self.done + i + 1) * frames}
+            lines.append(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
+            self.barren = 0 if columns["alive"][i] else self.barren + 1
+        if self.rows:
+            self.rows.write(lines)
+        self.state, self.done = chunk.state, chunk.done
+        self.report((self.done - self.first) * frames, columns["fitness"][-1:], 1)
+
+    def evaluate(self, chunk: Chunk) -> None:
+        """Does nothing: candidates are evaluated in their generation."""
+
+    def stop(self, chunk: Chunk) -> None:
+        """Does nothing: candidates train to their end."""
+
+    def save(self, chunk: Chunk) -> None:
+        """Saves a checkpoint, if it is time."""
+        self.saving.check()
+        if self.until_save.is_due():
+            self.checkpoint()
+            self.until_save.restart()
+
+    def checkpoint(self) -> None:
+        """Saves a checkpoint."""
+        if self.done:
+            frames, seconds = self.done * self.run.setup.frames, self.clock.seconds()
+            about = {"frames": frames, "seconds": seconds, "config_sha256": self.digest}
+            keeping = {"keep": self.run.options.keep, "logs": (self.rows,) if self.rows else ()}
+            self.saving.save(self.run.directory / CHECKPOINTS, self.done, self.state, about, **keeping)
 
 
 def _barren(directory: Path) -> int:

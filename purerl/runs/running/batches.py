@@ -2,16 +2,16 @@
 
 import contextlib
 import functools
+import itertools
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import processes, trees
+from purerl import population, processes, trees
 from purerl.curricula import Buffer
 from purerl.display import progress
 from purerl.errors import ConfigError, HostError
@@ -23,10 +23,10 @@ from purerl.runs.running import ending, logs, session
 from purerl.runs.running.best import Best
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.program import RunProgram
-from purerl.runs.running.session import Run
+from purerl.runs.running.session import Chunk, Run
 from purerl.store import checkpoint, log, loggers, metrics, untrusted
 from purerl.store.saver import saver
-from purerl.types import PyTree
+from purerl.types import PyTree, TrainState
 
 ENDLESS_SECONDS = 60.0
 """Seconds of a training in which no episode has ended after which this is told; an evaluation may then take as long."""
@@ -91,6 +91,184 @@ def endless(run: Run, frames: int) -> str:
     )
 
 
+class Training:
+    """The training of a run's members, batch after batch: its state, and what happens after each chunk.
+
+    Of several processes the first one logs, evaluates, and decides for all.
+
+    Args:
+        run: The run.
+        program: Its compiled program.
+        so_far: The state that the training continues from.
+        interrupted: The list into which received signals are put. A signal on any process ends the training.
+        plays: Evaluates policies during the training, if the options ask for that; its time is not counted.
+    """
+
+    index: int
+    """The number of the batch that is trained, ``batch`` are its members, ``state`` and ``done`` how far it is."""
+    batch: population.Members
+    state: TrainState
+    done: int
+
+    def __init__(
+        self,
+        run: Run,
+        program: RunProgram | HostProgram,
+        so_far: Progress,
+        interrupted: list[int],
+        plays: Plays | None = None,
+    ):
+        self.run, self.program, self.so_far, self.interrupted, self.plays = run, program, so_far, interrupted, plays
+        self.trainer, self.num_iterations = run.setup.trainer, run.setup.config.num_iterations
+        self.clock = session.Clock(so_far.seconds)
+        self.until_save = session.Timer(run.options.checkpoint_seconds)
+        self.best = Best(run.directory, run.description, run.setup, run.console) if run.options.keep_best else None
+        self.every = math.ceil(run.options.eval_every / self.trainer.env_steps) if plays else 0
+        self.policy_of = jax.vmap(self.trainer.learner.policy)
+        self.digest = config_file.digest(run.description._asdict())
+        self.trained = 0  # frames in this process
+        self.ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(run.directory / METRICS))
+        self.told_that_none_ended = False
+        self.playing = False
+        self.over = False
+        self.failed: HostError | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Opens the logs, the saver and the progress report, and closes the program at the end."""
+        run, so_far, size = self.run, self.so_far, self.run.setup.members.size
+        left = [self.num_iterations - done for done in so_far.done]
+        members = counts(size, self.program.chunk.batch_size)
+        total = self.trainer.env_steps * sum(a * b for a, b in zip(left, members, strict=True))
+        known = loggers.Known(self.trainer.frames(max(so_far.done)), so_far.seconds)
+        activity = lambda: (0, "evaluating") if self.playing else self.program.under_way()
+        with contextlib.ExitStack() as stack:
+            self.logs, self.saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
+            stack.callback(self.program.close)
+            self.clock.restart()  # the time of loggers does not count
+            showing = progress.show(run.console, max(1, total), self.clock.seconds, activity)
+            self.report = stack.enter_context(showing)
+            yield
+
+    def begin(self, index: int, ready: Callable[[int], None]) -> None:
+        """Begins to train a batch; of the first one it opens the environments of the evaluations by ``ready``."""
+        size, options = self.program.chunk.batch_size, self.run.options
+        self.index, self.first = index, index * size
+        self.batch = trees.take(self.run.setup.members, slice(self.first, self.first + size))
+        self.state, self.done = self.program.begin(self.batch, self.so_far.steps[index]), self.so_far.done[index]
+        self.until_save.restart()
+        if self.plays and index == 0:
+            _opened(options.eval_every, ready, self.batch.size)
+        self.over, self.failed = False, None
+        stop = self.run.description.stop
+        self.watched = ending.Watched(self.batch.size, stop) if early.by_host(stop, self.trainer) else None
+        self._go_on_from(self.state)
+
+    def _go_on_from(self, state: TrainState) -> None:
+        """Continues with ``state`` in place of what the last chunk led to."""
+        self.state = state
+        self.paced = self.program.chunks(self.batch, state, self.done, self.num_iterations, self.every)
+
+    def goes_on(self) -> bool:
+        """Tells whether a member of the batch still learns, and nothing has ended the training."""
+        learns = not self.over and ending.learning(self.state, self.batch.size).any()
+        return bool(learns) and not session.is_interrupted(self.interrupted)
+
+    def advance(self) -> Chunk | None:
+        """Runs a chunk. What ends it without one is kept as ``failed``, if it was an error."""
+        try:
+            chunk = next(self.paced, None)
+        except HostError as error:  # the progress so far is saved
+            self.failed = error
+            return None
+        except (Interrupted, KeyboardInterrupt):
+            if not self.interrupted:
+                raise
+            return None
+        return None if chunk is None else ending.cut(chunk)
+
+    def log(self, chunk: Chunk) -> None:
+        """Logs and reports a chunk."""
+        written = functools.partial(self.logs.chunk, chunk._replace(state=()), self.done + 1, self.first)
+        self.saving.later(functools.partial(written, self.clock.seconds()))
+        self.trained += (chunk.done - self.done) * self.trainer.env_steps * self.batch.size
+        self.state, self.done = chunk.state, chunk.done
+        self.report(self.trained, metrics.returns(chunk.metrics), int(chunk.metrics["alive"][-1].sum()))
+        self.ended = self.ended or bool(chunk.metrics["episodes"].any())
+        if not self.ended and not self.told_that_none_ended and self.clock.seconds() >= ENDLESS_SECONDS:
+            self.told_that_none_ended = True
+            progress.say(self.run.console, endless(self.run, self.trainer.frames(self.done)))
+        if self.best:
+            self.best.watch(chunk.metrics)
+
+    def evaluate(self, chunk: Chunk) -> None:
+        """Evaluates the members, if it is time; what their evaluation decides is `stop`'s to do."""
+        self.evaluated = None
+        if not self.plays or not (self.done % self.every == 0 or self.done == self.num_iterations):
+            return
+        with self.clock.stopped():
+            self.playing = True
+            try:
+                policy, most = self.policies(), evaluation_seconds(self.ended, self.clock.seconds())
+                played = self.plays(policy, first=self.first, seconds=most) if processes.is_first() else None
+                self.evaluated = processes.from_first(played)
+            except HostError as error:
+                self.over, self.failed = True, error
+                return
+            except Interrupted:
+                self.over = True
+                return
+            finally:
+                self.playing = False
+            self.saving.later(functools.partial(self.logs.evaluation, self.evaluated, self.done, self.first))
+
+    def stop(self, chunk: Chunk) -> None:
+        """Stops the members that have reached their target, as environments of the host or an evaluation tell it."""
+        stop, layout = self.run.description.stop, self.program.chunk.layout
+        if self.watched:
+            self._go_on_from(ending.stopped(self.state, self.watched.reached(chunk.metrics), self.done, layout))
+        if self.evaluated and early.by_evaluations(stop):
+            self._go_on_from(ending.after_evaluation(self.state, self.evaluated, stop["at"], self.done, layout))
+
+    def save(self, chunk: Chunk) -> None:
+        """Saves a checkpoint, if it is time."""
+        if not self.over and self.until_save.is_due():
+            self.checkpoint()
+            self.until_save.restart()
+
+    def checkpoint(self) -> None:
+        """Saves a checkpoint of the batch, and the best policies so far."""
+        path = self.run.directory / CHECKPOINTS / str(self.index)
+        batch_size, seconds = self.program.chunk.batch_size, self.clock.seconds()
+        about = {"batch_size": batch_size, "seconds": seconds, "config_sha256": self.digest}
+        if self.done:
+            keeping = {"keep": self.run.options.keep, "logs": self.logs.files, "rows": self.batch.size}
+            self.saving.save(path, self.done, self.state, about, **keeping)
+        if self.best:
+            self.best.keep(self.first, processes.fetch(self.policy_of(self.state.learner)))
+
+    def policies(self) -> PyTree:
+        """Returns the policies of the batch's members, on the host."""
+        policy = processes.fetch(self.policy_of(self.state.learner))
+        return jax.tree.map(lambda x: np.asarray(x)[: self.batch.size], policy)
+
+    def trained_batch(self) -> Trained:
+        """Returns the result of the batch."""
+        size, state, buffer = self.batch.size, self.state, None
+        if hasattr(state.curriculum, "buffer"):
+            buffer = trees.take(processes.fetch(state.curriculum.buffer), slice(0, size))
+        return Trained(
+            self.policies(),
+            buffer,
+            processes.fetch(state.alive)[:size].tolist(),
+            [self.trainer.frames(self.done)] * size,
+            ending.stopped_at(state, size, self.trainer),
+            self.clock.seconds(),
+            self.ended,
+            ending.faults(state, size),
+        )
+
+
 def train_batches(
     run: Run,
     program: RunProgram | HostProgram,
@@ -101,15 +279,14 @@ def train_batches(
 ) -> Trained:
     """Trains every batch to its end, with logs and checkpoints.
 
-    An interrupt ends the training after the current chunk, or the current step of the host's environments. Of several
-    processes the first one logs, evaluates, and decides for all.
+    An interrupt ends the training after the current chunk, or the current step of the host's environments.
 
     Args:
-        run: The run.
+        run: As for `Training`, which has all but the next.
         program: Its compiled program, which is closed at the end.
         so_far: The state that the training continues from.
-        interrupted: The list into which received signals are put. A signal on any process ends the training.
-        plays: Evaluates policies during the training, if the options ask for that; its time is not counted.
+        interrupted: The list into which received signals are put.
+        plays: Evaluates policies during the training.
         ready: Opens the environments of the host in which ``plays`` plays with so many members, beside those of the
             training, so that what cannot be made is refused before the training.
 
@@ -122,123 +299,41 @@ def train_batches(
         ConfigError: Environments of the host cannot be made.
         OSError: Nothing more can be written. What was saved stays.
     """
-    setup, directory, options = run.setup, run.directory, run.options
-    size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
-    trainer, digest = setup.trainer, config_file.digest(run.description._asdict())
-    start = time.perf_counter()
-    elapsed = lambda: so_far.seconds + time.perf_counter() - start
-    every = math.ceil(options.eval_every / trainer.env_steps) if plays else 0
-    best = Best(directory, run.description, setup, run.console) if options.keep_best else None
-    stop = run.description.stop
-    policies: list[PyTree] = []
-    buffers, alive, env_steps, stopped_at, faults, trained = [], [], [], [], [], 0
-    policy_of = jax.vmap(trainer.learner.policy)
-    ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(directory / METRICS))
-    told = False
-    total = trainer.env_steps * sum(
-        (num_iterations - done) * count for done, count in zip(so_far.done, counts(size, batch_size), strict=True)
-    )
-    with contextlib.ExitStack() as stack:
-        known = loggers.Known(trainer.frames(max(so_far.done)), so_far.seconds)
-        written, saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
-        stack.callback(program.close)
-        start = time.perf_counter()  # excludes the time of loggers
-        playing = False
-        activity = lambda: (0, "evaluating") if playing else program.under_way()
-        report = stack.enter_context(progress.show(run.console, max(1, total), elapsed, activity))
-
-        def save(index: int, done: int, state: PyTree, batch: int) -> None:
-            path = directory / CHECKPOINTS / str(index)
-            about = {"batch_size": batch_size, "seconds": elapsed(), "config_sha256": digest}
-            if done:
-                saving.save(path, done, state, about, keep=options.keep, logs=written.files, rows=batch)
-            if best:
-                best.keep(index * batch_size, processes.fetch(policy_of(state.learner)))
-
-        def on_host(state: PyTree, batch: int) -> PyTree:
-            return jax.tree.map(lambda x: np.asarray(x)[:batch], processes.fetch(policy_of(state.learner)))
-
-        for index, step in enumerate(so_far.steps):
-            first = index * batch_size
-            batch = trees.take(setup.members, slice(first, first + batch_size))
+    training = Training(run, program, so_far, interrupted, plays)
+    parts: list[Trained] = []
+    with training.opened():
+        for index in range(len(so_far.steps)):
             try:
-                state, done, saved = program.begin(batch, step), so_far.done[index], time.perf_counter()
-                if plays and index == 0:
-                    _opened(options.eval_every, ready, batch.size)
+                training.begin(index, ready)
             except Interrupted:
-                if not policies:
+                if not parts:
                     raise
                 break
-            learning, failed = ending.learning(state, batch.size), None
-            paced = program.chunks(batch, state, done, num_iterations, every)
-            watched = ending.Watched(batch.size, stop) if early.by_host(stop, trainer) else None
-            while learning.any() and not session.is_interrupted(interrupted):
-                try:
-                    chunk = next(paced, None)
-                except HostError as error:  # the progress so far is saved
-                    failed = error
-                    break
-                except (Interrupted, KeyboardInterrupt):
-                    if not interrupted:
-                        raise
-                    break
-                if chunk is None:
-                    break
-                chunk = ending.cut(chunk)
-                state = chunk.state
-                saving.later(functools.partial(written.chunk, chunk._replace(state=()), done + 1, first, elapsed()))
-                trained += (chunk.done - done) * trainer.env_steps * batch.size
-                done = chunk.done
-                if watched:
-                    state = ending.stopped(state, watched.reached(chunk.metrics), done, program.chunk.layout)
-                    paced = program.chunks(batch, state, done, num_iterations, every)
-                report(trained, metrics.returns(chunk.metrics), int(chunk.metrics["alive"][-1].sum()))
-                ended = ended or bool(chunk.metrics["episodes"].any())
-                if not ended and not told and elapsed() >= ENDLESS_SECONDS:
-                    told = True
-                    progress.say(run.console, endless(run, trainer.frames(done)))
-                if best:
-                    best.watch(chunk.metrics)
-                if plays and (done % every == 0 or done == num_iterations):
-                    before, playing = time.perf_counter(), True
-                    try:
-                        policy, most = on_host(state, batch.size), evaluation_seconds(ended, elapsed())
-                        played = plays(policy, first=first, seconds=most) if processes.is_first() else None
-                        evaluated = processes.from_first(played)
-                    except HostError as error:
-                        failed = error
-                        break
-                    except Interrupted:
-                        break
-                    finally:
-                        playing = False
-                    saving.later(functools.partial(written.evaluation, evaluated, done, first))
-                    start += time.perf_counter() - before
-                    if early.by_evaluations(stop):
-                        state = ending.after_evaluation(state, evaluated, stop["at"], done, program.chunk.layout)
-                        paced = program.chunks(batch, state, done, num_iterations, every)
-                learning = ending.learning(state, batch.size)
-                due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds
-                if processes.from_first(bool(due)):
-                    save(index, done, state, batch.size)
-                    saved = time.perf_counter()
-            save(index, done, state, batch.size)
-            if failed:
-                raise failed
-            policies.append(on_host(state, batch.size))
-            if hasattr(state.curriculum, "buffer"):
-                buffers.append(trees.take(processes.fetch(state.curriculum.buffer), slice(0, batch.size)))
-            alive += processes.fetch(state.alive)[: batch.size].tolist()
-            faults += ending.faults(state, batch.size)
-            stopped_at += ending.stopped_at(state, batch.size, trainer)
-            env_steps += [trainer.frames(done)] * batch.size
+            session.follow(training)
+            training.checkpoint()
+            if training.failed:
+                raise training.failed
+            parts.append(training.trained_batch())
             if session.is_interrupted(interrupted):
                 break
-        saving.wait()
-        seconds = elapsed()
-    policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    buffer = jax.tree.map(lambda *x: jnp.concatenate(x), *buffers) if buffers else None
-    return Trained(policy, buffer, alive, env_steps, stopped_at, seconds, ended, faults)
+        training.saving.wait()
+        seconds = training.clock.seconds()
+    return _joined(parts)._replace(seconds=seconds)
+
+
+def _joined(parts: list[Trained]) -> Trained:
+    """Joins the results of batches, one after another."""
+    arrays = lambda *x: np.concatenate(x)
+    several = lambda lists: list(itertools.chain(*lists))
+    buffers = [part.buffer for part in parts if part.buffer is not None]
+    return parts[-1]._replace(
+        policy=jax.tree.map(arrays, *(part.policy for part in parts)),
+        buffer=jax.tree.map(lambda *x: jnp.concatenate(x), *buffers) if buffers else None,
+        alive=several(part.alive for part in parts),
+        env_steps=several(part.env_steps for part in parts),
+        stopped_at=several(part.stopped_at for part in parts),
+        faults=several(part.faults for part in parts),
+    )
 
 
 def counts(size: int, batch_size: int) -> list[int]:

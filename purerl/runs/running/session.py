@@ -1,11 +1,12 @@
 """The parts that trainings and searches share: the run, and the loop over the chunks of a compiled program."""
 
+import contextlib
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -53,6 +54,81 @@ class Chunk(NamedTuple):
     length: int
     metrics: dict[str, Any]
     seconds: float = 0.0
+
+
+class Clock:
+    """The seconds of a training or a search: those that were spent before, and those of this process."""
+
+    def __init__(self, before: float = 0.0):
+        self._before, self._start = before, time.perf_counter()
+
+    def restart(self) -> None:
+        """Begins the seconds of this process anew."""
+        self._start = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Returns the seconds in all."""
+        return self._before + time.perf_counter() - self._start
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Does not count the seconds of the block."""
+        before = time.perf_counter()
+        yield
+        self._start += time.perf_counter() - before
+
+
+class Timer:
+    """Tells when so many seconds have passed since the last time; 0: never."""
+
+    def __init__(self, seconds: float):
+        self._seconds, self._last = seconds, time.perf_counter()
+
+    def restart(self) -> None:
+        """Begins to count."""
+        self._last = time.perf_counter()
+
+    def is_due(self) -> bool:
+        """Tells whether they have passed on the first process. All processes must call it."""
+        passed = time.perf_counter() - self._last
+        return bool(processes.from_first(bool(self._seconds) and passed >= self._seconds))
+
+
+class Ongoing(Protocol):
+    """A training or a search that goes on, chunk after chunk (`follow`)."""
+
+    def goes_on(self) -> bool:
+        """Tells whether there is another chunk to run. All processes must call it."""
+        ...
+
+    def advance(self) -> Chunk | None:
+        """Runs a chunk; None: nothing was run, and it does not go on."""
+        ...
+
+    def log(self, chunk: Chunk) -> None:
+        """Logs and reports a chunk."""
+        ...
+
+    def evaluate(self, chunk: Chunk) -> None:
+        """Evaluates what the chunk led to, if it is time."""
+        ...
+
+    def stop(self, chunk: Chunk) -> None:
+        """Stops what has reached its end early."""
+        ...
+
+    def save(self, chunk: Chunk) -> None:
+        """Saves the state after the chunk, if it is time."""
+        ...
+
+
+def follow(ongoing: Ongoing) -> None:
+    """Runs chunk after chunk to the end, and after each of them logs, evaluates, stops and saves, in this order."""
+    while ongoing.goes_on() and (chunk := ongoing.advance()):
+        ongoing.log(chunk)
+        ongoing.evaluate(chunk)
+        ongoing.stop(chunk)
+        ongoing.save(chunk)
 
 
 def confirm(run: Run, seconds: float) -> None:
