@@ -39,7 +39,7 @@ from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import Description, describe, start
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
-from purerl.store import carded, checkpoint, json_files, log, policies, tensors, trusted
+from purerl.store import card_files, checkpoint, json_files, log, policies, tensors, trusted_modules
 
 
 def small_run() -> Description:
@@ -162,7 +162,7 @@ def make_dataset(directory: Path) -> None:
     ends = np.array([False, True, False, False, True])
     data = trees.zeros(like)._replace(terminated=ends, obs=numbers(like.obs))
     card = {"env": "CartPole-v1", "env_params": {}, "policy": {}, "steps": 5, "episodes": 2}
-    carded.save(carded.DATASET, directory / DEMOS, trees.named_leaves(data), card)
+    card_files.save(card_files.DATASET, directory / DEMOS, trees.named_leaves(data), card)
 
 
 def load_dataset(directory: Path) -> str:
@@ -289,20 +289,20 @@ def make_trusted(directory: Path) -> None:
     """What a person trusted: an environment of their own, in a run."""
     (directory / "mine.py").write_text("make = print\n")
     with state_in(directory):
-        trusted.remember(Path("/runs/mine"), ["mine:make"])
+        trusted_modules.remember(Path("/runs/mine"), ["mine:make"])
 
 
 def load_trusted(directory: Path) -> str:
     """Nothing but what was trusted is; raises `ConfigError` where that is refused as well. It can be written again."""
     with state_in(directory), contextlib.redirect_stderr(io.StringIO()) as error:
-        refusal = trusted.memory(False)
+        refusal = trusted_modules.memory(False)
         for where, name in (("/runs/mine", f"{CANARY}:s"), ("/runs/other", "mine:make"), ("/runs/mine", "mine:other")):
             if not refusal(Path(where), name):
                 raise RuntimeError(f"{name} is trusted at {where}")
         if len(error.getvalue().splitlines()) > 3 or "Traceback" in error.getvalue():
             raise RuntimeError(error.getvalue())
         check_trusted("env", "mine:make", refusal, Path("/runs/mine"))
-        trusted.remember(Path("/runs/mine"), ["mine:make"])
+        trusted_modules.remember(Path("/runs/mine"), ["mine:make"])
         check_trusted("env", "mine:make", refusal, Path("/runs/mine"))
     return ""
 

@@ -34,7 +34,7 @@ import jax
 import numpy as np
 import scales
 
-from purerl.runs.describing.directory import has_checkpoints
+from purerl.runs.describing.run_directory import has_checkpoints
 
 TIMES = ("wall_seconds", "compile_seconds", "steps_per_second", "device", "flags", "seconds", "versions", "measured")
 """What a summary tells of the machine."""

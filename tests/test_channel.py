@@ -11,7 +11,7 @@ import pytest
 
 from purerl import channel, processes
 from purerl.errors import ConfigError
-from purerl.runs.describing import directory, interrupts
+from purerl.runs.describing import interrupts, run_directory
 
 COUNT = 3
 
@@ -67,7 +67,7 @@ def test_a_failure_before_the_news_of_a_death_has_the_same_words(joined, first, 
     monkeypatch.setattr(channels[0], "_ended", lambda words, code: interrupts.leave(code, words))
     channel.begin(channels[0])
     try:
-        with pytest.raises(RuntimeError), directory.hold(run, []):
+        with pytest.raises(RuntimeError), run_directory.hold(run, []):
             (run / "checkpoints" / "0" / "1").mkdir(parents=True)
             (run / "checkpoints" / "0" / "1" / "card.json").touch()
             threading.Timer(0.2, peers[1][0].shutdown, [socket.SHUT_RDWR]).start()

@@ -44,7 +44,7 @@ ONLY_READ = "report", "dashboard"
 """Commands that take long, or for ever: those of `RUN` do not run either."""
 COMPUTES = (
     "purerl.runs.running.train.train",
-    "purerl.runs.running.programs.train_programs",
+    "purerl.runs.running.sweep_of_programs.train_programs",
     "purerl.runs.running.measure.plan",
     "purerl.runs.reading.evaluation.evaluate_run",
     "purerl.runs.reading.comparison.compare",

@@ -113,11 +113,13 @@ def report(args: list[str]) -> int:
     cfg.check(options)
     with prepared(options):
         from purerl.meta import report
-        from purerl.store import trusted
+        from purerl.store import trusted_modules
 
         lanes = options.lanes or None
         seeds = options.seeds, options.tuning_seeds, options.seed
-        results = report.report(Path(options.run), options.env, *seeds, lanes, trust=trusted.memory(options.trust))
+        results = report.report(
+            Path(options.run), options.env, *seeds, lanes, trust=trusted_modules.memory(options.trust)
+        )
     return print_report(results, options.json)
 
 
@@ -184,12 +186,12 @@ def distill(args: list[str]) -> int:
 
     from purerl.learned import artefacts, expressions
     from purerl.meta import distill, distill_network
-    from purerl.store import trusted
+    from purerl.store import trusted_modules
 
     run = Path(options.run)
     folder = run if run.is_dir() else run.parent
     path = Path(options.out or folder / ("network.json" if of_network else "closed.json"))
-    trust = trusted.memory(options.trust)
+    trust = trusted_modules.memory(options.trust)
     learned = artefacts.load(run, trust)
     if of_network:
         form = distill_network.artefact(learned, options.hidden_sizes, options.seed, trust=trust, where=run)

@@ -20,10 +20,10 @@ def grow(args: list[str]) -> int:
 
     from purerl.runs.describing import config_file, description
     from purerl.runs.running import growing
-    from purerl.store import trusted
+    from purerl.store import trusted_modules
 
     file = config_file.read(Path(options.run) / config_file.NAME)
-    config_file.trusted(file, (), "--trust imports it", trusted.memory(options.trust))
+    config_file.trusted(file, (), "--trust imports it", trusted_modules.memory(options.trust))
     if file.command == "evolve":
         raise ConfigError(
             f"{file.path}: is a run of purerl evolve; only a training or a sweep has a network that can grow"

@@ -92,14 +92,14 @@ def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
 def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the map of a sweep."""
     from purerl.display import plots
-    from purerl.store import json_files, untrusted
-    from purerl.store.untrusted import plotted
+    from purerl.store import json_files, untrusted_json
+    from purerl.store.untrusted_json import plotted
 
     path = runs[0] / "sweep.json"
     summary = json_files.read_json(path)
     try:
         rows = sorted(summary["ranked"], key=lambda row: row["config"])
-        shown = lambda x: untrusted.text(x) if isinstance(x, str) else plotted(x)
+        shown = lambda x: untrusted_json.text(x) if isinstance(x, str) else plotted(x)
         swept = {name: [shown(x) for x in column] for name, column in summary["swept"].items()}
         return plots.sweep_figure(swept, [[plotted(x) for x in row["returns"]] for row in rows], _title(files[0]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
@@ -111,9 +111,9 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     from purerl.learned import artefacts
     from purerl.meta import pictures
     from purerl.runs.reading.curves import lines
-    from purerl.store import trusted
+    from purerl.store import trusted_modules
 
-    trust = trusted.memory(False)
+    trust = trusted_modules.memory(False)
     artefact = artefacts.load(runs[0], trust, artefacts.REPORT_IMPORTS)
     _, config = artefacts.training(artefact, trust=trust, where=runs[0])
     curves = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
@@ -123,8 +123,8 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
 def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the levels of a curriculum as they begin in the environment of the run."""
     from purerl.runs.reading import evaluation, levels
-    from purerl.store import trusted
+    from purerl.store import trusted_modules
 
-    run = evaluation.load(runs[0], trust=trusted.memory(False), playing=True)
+    run = evaluation.load(runs[0], trust=trusted_modules.memory(False), playing=True)
     name, params = run.saved["env"], run.saved["env_params"]
     return levels.sheet(levels.load(runs[0] / levels.FILE, run.env, name), run.env, name, params)

@@ -29,13 +29,13 @@ def evaluate(args: list[str]) -> int:
 
     from purerl.display import progress, tables
     from purerl.runs.reading import evaluation, level_evaluation
-    from purerl.store import trusted
+    from purerl.store import trusted_modules
     from purerl.store.json_files import finite
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
         run = Path(options.run)
-        given: dict[str, Any] = {"trust": trusted.memory(options.trust), "env_params": params}
+        given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": params}
         with progress.waiting(progress.console(), "evaluating"):
             if options.levels:
                 result = level_evaluation.evaluate_run(run, options.levels, *how, **given)

@@ -37,11 +37,11 @@ def resume(args: list[str]) -> int:
 
     from purerl.algos import ALGORITHMS
     from purerl.runs.describing import config_file
-    from purerl.store import trusted
+    from purerl.store import trusted_modules
 
     directory, rest = here(args[0]), args[1:]
     file = config_file.read(directory / config_file.NAME)
-    config_file.trusted(file, (), "--trust imports it", trusted.memory("--trust" in rest))
+    config_file.trusted(file, (), "--trust imports it", trusted_modules.memory("--trust" in rest))
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
     several = _programs if file.fields.get("programs") else _training
     return (_search if file.command == "evolve" else several)(directory, file, algo, rest)
@@ -54,7 +54,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     from purerl.runs.describing import config_file, description
     from purerl.runs.describing.options import SweepOptions
     from purerl.runs.running import resuming
-    from purerl.runs.running.programs import begin, resume_programs
+    from purerl.runs.running.sweep_of_programs import begin, resume_programs
 
     start = description.start(file)
     before, given = _given(start, parsing.with_learned(SweepOptions, algo), directory, algo, args)

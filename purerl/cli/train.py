@@ -30,7 +30,7 @@ def sweep(args: list[str]) -> int:
     from purerl.cli import ranges
     from purerl.runs.describing.description import start
     from purerl.runs.describing.options import SweepOptions
-    from purerl.runs.describing.swept import ENV_PREFIX
+    from purerl.runs.describing.sweep_names import ENV_PREFIX
 
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
@@ -40,7 +40,7 @@ def sweep(args: list[str]) -> int:
     cfg.check(given.options, *problems, *ranges.unused(swept, given.options))
     columns = columns or ranges.configurations(swept, given.options.num_samples, given.options.seed)
     if several:
-        from purerl.runs.running.programs import train_programs
+        from purerl.runs.running.sweep_of_programs import train_programs
 
         with prepared(given.options):
             described = programs.described(algo, given, begin, columns, several)

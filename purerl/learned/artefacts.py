@@ -19,10 +19,10 @@ import numpy as np
 
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
-from purerl.learned import chosen, expressions, own_parts, published, shipped, sockets
+from purerl.learned import expressions, own_parts, published, shipped, socket_settings, sockets
 from purerl.learners.parts import time_aware
 from purerl.names import Trust, check_trusted
-from purerl.store import json_files, trusted
+from purerl.store import json_files, trusted_modules
 from purerl.types import Array, Env, PyTree
 
 FORMAT = 1
@@ -224,7 +224,7 @@ def of_json(value: Any, trust: Trust = False, where: Path = Path(), advice: str 
         return of_expression(name, expression, card)._replace(measured=measured)
     try:
         if name in sockets.SIZED:
-            chosen.read(sockets.SIZED[name], name, "hidden_sizes", settings)
+            socket_settings.read(sockets.SIZED[name], name, "hidden_sizes", settings)
         like = jax.eval_shape(sockets.make(name, **settings).init, jax.random.key(0))
     except ConfigError as error:
         raise ConfigError(f"artefact: {'; '.join(str(error).splitlines())}") from None
@@ -249,7 +249,7 @@ def described(algo: str, given: Any) -> dict[str, Any]:
             if option in own_parts.SIGNATURES and own_parts.is_own(option, path):
                 continue
             try:
-                artefact = load(path, trusted.memory(False), REPORT_IMPORTS)
+                artefact = load(path, trusted_modules.memory(False), REPORT_IMPORTS)
             except ConfigError as error:
                 problems.append(f"{option} = {path!r}: {error}")
                 continue

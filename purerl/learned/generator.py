@@ -15,9 +15,9 @@ import jax.numpy as jnp
 
 from purerl import draw, trees
 from purerl.errors import ConfigError
-from purerl.learned import chosen
-from purerl.learned.chosen import Size
+from purerl.learned import socket_settings
 from purerl.learned.networks import mlp
+from purerl.learned.socket_settings import Size
 from purerl.types import Array, Env, Key, PyTree
 
 EDGE = 1e-6
@@ -55,9 +55,9 @@ class Generator(NamedTuple):
 
 def read(fields: dict) -> Made:
     """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
-    made = chosen.read(Made, "levels", "generator_layers", fields)
-    if len(made.sizes) > chosen.MOST:
-        raise ConfigError(f"sizes: must be at most {chosen.MOST}")
+    made = socket_settings.read(Made, "levels", "generator_layers", fields)
+    if len(made.sizes) > socket_settings.MOST:
+        raise ConfigError(f"sizes: must be at most {socket_settings.MOST}")
     return made
 
 
@@ -70,7 +70,7 @@ def settings(options: object, env: Env) -> dict:
     if env.design is None:
         raise ConfigError(f"env = {env.name!r}: has no levels to choose from")
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(GeneratorSettings)}
-    return chosen.as_json(read({**given, "sizes": list(env.design.sizes)}))
+    return socket_settings.as_json(read({**given, "sizes": list(env.design.sizes)}))
 
 
 def make(made: Made) -> Generator:

@@ -19,8 +19,8 @@ from purerl import config as cfg
 from purerl.errors import ConfigError
 from purerl.formulas import losses, returns
 from purerl.formulas.returns import Columns, Estimate
-from purerl.learned import chosen
-from purerl.learned.chosen import MOST, Size
+from purerl.learned import socket_settings
+from purerl.learned.socket_settings import MOST, Size
 from purerl.learners.parts import time_aware
 from purerl.learners.parts.time_aware import Lifetime
 from purerl.types import Array, Env, Key, PyTree
@@ -30,7 +30,7 @@ EMBEDDING = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class LPGSettings(chosen.TimeAware):
+class LPGSettings(socket_settings.TimeAware):
     """What updates an agent."""
 
     lpg_base: Literal["a2c", "none"] = "a2c"
@@ -86,12 +86,12 @@ class Reader(nn.Module):
 
 def read(fields: dict[str, Any]) -> LPGSettings:
     """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
-    return chosen.read(LPGSettings, "lpg", "", fields)
+    return socket_settings.read(LPGSettings, "lpg", "", fields)
 
 
 def choose(options: Any, env: Env) -> dict[str, Any]:
     """Returns the settings among ``options`` as JSON."""
-    return chosen.as_json(chosen.among(LPGSettings, options))
+    return socket_settings.as_json(socket_settings.among(LPGSettings, options))
 
 
 def problems(made: LPGSettings, config: Any) -> list[str]:

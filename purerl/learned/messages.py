@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.envs.wrappers.talk import Channel, Goal, led, messages
 from purerl.errors import ConfigError
-from purerl.learned import chosen
-from purerl.learned.chosen import MOST, Size
+from purerl.learned import socket_settings
 from purerl.learned.networks import mlp
+from purerl.learned.socket_settings import MOST, Size
 from purerl.types import Array, Env, Key, PyTree
 
 
@@ -66,7 +66,7 @@ class Talk(NamedTuple):
 
 def read(fields: dict[str, Any]) -> Made:
     """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
-    return chosen.read(Made, "cheap-talk", "message_layers", fields)
+    return socket_settings.read(Made, "cheap-talk", "message_layers", fields)
 
 
 def settings(options: Any, env: Env) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def settings(options: Any, env: Env) -> dict[str, Any]:
     size = goal_of(env).size if given["role"] == "guide" else 0
     made = read({**given, "inputs": max(1, min(width, MOST)), "goal_size": size})
     make(made).env((), env)
-    return chosen.as_json(made)
+    return socket_settings.as_json(made)
 
 
 def make(made: Made) -> Talk:

@@ -17,9 +17,9 @@ import optax
 from purerl import config as cfg
 from purerl import counters, draw
 from purerl.errors import ConfigError
-from purerl.learned import chosen, layer_activity
-from purerl.learned.chosen import Size
+from purerl.learned import layer_activity, socket_settings
 from purerl.learned.layer_activity import Layer, SeesLayers
+from purerl.learned.socket_settings import Size
 from purerl.learners.families import actor_critic
 from purerl.learners.parts import gradients, settings, time_aware
 from purerl.types import Array, Env, Key, PyTree
@@ -70,7 +70,7 @@ class Progress(NamedTuple):
 
 def read(fields: dict[str, Any]) -> OpenSettings:
     """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
-    return chosen.read(OpenSettings, "optimiser", "optimiser_layers", fields)
+    return socket_settings.read(OpenSettings, "optimiser", "optimiser_layers", fields)
 
 
 def choose(options: Any, env: Env) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
     Raises:
         ConfigError: A setting has no effect.
     """
-    made = chosen.among(OpenSettings, options)
+    made = socket_settings.among(OpenSettings, options)
     if unused := cfg.unused([made], OpenSettings()):
         raise ConfigError("\n".join(unused))
-    return chosen.changed(OpenSettings, options)
+    return socket_settings.changed(OpenSettings, options)
 
 
 def problems(config: Any) -> list[str]:

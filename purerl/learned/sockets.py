@@ -21,7 +21,7 @@ from purerl.algos import ALGORITHMS, impala
 from purerl.algos.algorithm import part_names
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
-from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, chosen, generator, messages, open_optimiser
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, open_optimiser, socket_settings
 from purerl.learned import disco as disco_rules
 from purerl.learned import lpg as lpg_rules
 from purerl.learned.networks import mlp
@@ -126,7 +126,9 @@ VALUE_LOSSES = {"clipped": losses.clipped_value_loss, "squared": losses.squared_
 """The losses that a learned value loss can change."""
 
 
-def value_loss(value_loss_base: chosen.ValueLossBase = "clipped", hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
+def value_loss(
+    value_loss_base: socket_settings.ValueLossBase = "clipped", hidden_sizes: tuple[int, ...] = (64, 64)
+) -> Socket:
     """Makes the socket of the critic's loss: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``.
 
     The loss is elementwise. ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it
@@ -430,15 +432,19 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
 """The function that makes each socket, by name. An algorithm declares which sockets it has (`Algorithm.sockets`),
 except for those on the environment's side."""
 SETTINGS: dict[str, type] = {
-    "value-loss": chosen.ValueLossSettings,
-    "policy-drift": chosen.TimeAware,
+    "value-loss": socket_settings.ValueLossSettings,
+    "policy-drift": socket_settings.TimeAware,
     "lpg": lpg_rules.LPGSettings,
     "optimiser": open_optimiser.OpenSettings,
     "cheap-talk": messages.MessageSettings,
     "levels": generator.GeneratorSettings,
 }
 """The class of a socket's settings that a user can choose, by the socket's name."""
-SIZED = {"value-loss": chosen.SizedValueLossSettings, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
+SIZED = {
+    "value-loss": socket_settings.SizedValueLossSettings,
+    "policy-drift": socket_settings.AwareLayers,
+    "td-loss": socket_settings.Layers,
+}
 """Sockets whose artefacts may have ``hidden_sizes`` as settings, for a network of other widths than the default."""
 
 
@@ -458,7 +464,7 @@ def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
     }
     if name in of_name:
         return of_name[name](options, env)
-    return chosen.changed(SETTINGS[name], options) if name in SETTINGS else {}
+    return socket_settings.changed(SETTINGS[name], options) if name in SETTINGS else {}
 
 
 def places(algo: str) -> tuple[str, ...]:

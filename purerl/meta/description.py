@@ -18,7 +18,7 @@ from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.description import env_options
 from purerl.runs.describing.environments import checked, team_problems
-from purerl.store import trusted
+from purerl.store import trusted_modules
 from purerl.types import Env
 
 
@@ -239,7 +239,7 @@ def _begun(
     if not path and not initial:
         return {}, settings
     artefact = (
-        artefacts.load(path, trusted.memory(False), artefacts.REPORT_IMPORTS)
+        artefacts.load(path, trusted_modules.memory(False), artefacts.REPORT_IMPORTS)
         if path
         else artefacts.read({"initial": initial})[0]
     )

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from purerl.errors import ConfigError
-from purerl.learned import artefacts, chosen, sockets
+from purerl.learned import artefacts, socket_settings, sockets
 from purerl.meta.distill import card_of
 from purerl.names import Trust
 from purerl.types import Array, Key, PyTree
@@ -63,7 +63,7 @@ def artefact(
         raise ConfigError(f"socket = {learned.socket!r}: no network is fitted to it; only to {', '.join(POINTS)}")
     artefacts.check_timeless(learned)
     settings = {**learned.settings, "hidden_sizes": list(hidden_sizes)}
-    chosen.read(sockets.SIZED[learned.socket], learned.socket, "hidden_sizes", settings)
+    socket_settings.read(sockets.SIZED[learned.socket], learned.socket, "hidden_sizes", settings)
     student = sockets.make(learned.socket, **settings)
     inputs, weight = _points(learned.socket)
     origin = [jnp.zeros(1) for _ in inputs]

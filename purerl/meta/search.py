@@ -27,13 +27,13 @@ from purerl.meta.description import Description, Setup
 from purerl.population import arithmetic, devices, planning
 from purerl.population.layouts import AXIS
 from purerl.runs.describing import config_file, interrupts
-from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_command
-from purerl.runs.describing.facts import machine_facts
-from purerl.runs.running import compile_times, forecast, resuming, session
+from purerl.runs.describing.machine import machine_facts
+from purerl.runs.describing.run_directory import CHECKPOINTS, claim, hold, resume_command
+from purerl.runs.running import compile_times, forecast, resuming, run_loop
 from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.session import Chunk, Run
+from purerl.runs.running.run_loop import Chunk, Run
 from purerl.runs.running.train import EXIT_DIVERGED, place
-from purerl.store import checkpoint, json_files, log, trusted
+from purerl.store import checkpoint, json_files, log, trusted_modules
 from purerl.store.log import Log
 from purerl.store.saver import saver
 from purerl.types import PyTree
@@ -126,11 +126,11 @@ def search(description: Description, options: Any) -> int:
     run = _run(description, options, directory)
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run)
-        session.confirm(run, _expected_seconds(run, program))
+        run_loop.confirm(run, _expected_seconds(run, program))
         if processes.is_first():
             claim(directory, FILES)
             config_file.write(directory, "evolve", description, options)
-            trusted.remember(directory, [description.algo, description.socket, *description.envs])
+            trusted_modules.remember(directory, [description.algo, description.socket, *description.envs])
         return _search(run, program, Progress(program.begin(description.seed), 0, 0.0))
 
 
@@ -204,9 +204,9 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     with interrupts.deferred() as interrupted:
         searching = Searching(run, program, so_far, interrupted)
         with searching.opened():
-            session.follow(searching)
+            run_loop.follow(searching)
             searching.checkpoint()
-        seconds, over = searching.clock.seconds(), session.is_interrupted(interrupted)
+        seconds, over = searching.clock.seconds(), run_loop.is_interrupted(interrupted)
     done, mean = searching.done, processes.fetch(setup.evolution.mean(searching.state))
     failed = searching.barren >= min(PATIENCE, max(1, done))
     if not processes.is_first():
@@ -250,9 +250,9 @@ class Searching:
         self.run, self.interrupted = run, interrupted
         self.state, self.done, self.first = so_far.state, so_far.done, so_far.done
         self.barren = _barren(run.directory)  # generations in a row without a fitness
-        self.clock, self.until_save = session.Clock(so_far.seconds), session.Timer(run.options.checkpoint_seconds)
+        self.clock, self.until_save = run_loop.Clock(so_far.seconds), run_loop.Timer(run.options.checkpoint_seconds)
         self.digest, total = config_file.digest(run.description._asdict()), run.description.generations
-        self.paced = session.advance(
+        self.paced = run_loop.advance(
             program.chunk, self.state, self.done, total, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
         )
 
@@ -270,7 +270,7 @@ class Searching:
     def goes_on(self) -> bool:
         """Tells whether nothing has ended the search."""
         budget = self.run.options.budget_seconds
-        if session.is_interrupted(self.interrupted):
+        if run_loop.is_interrupted(self.interrupted):
             return False
         over = processes.from_first(bool(budget) and self.clock.seconds() >= budget)
         return not over and self.barren < PATIENCE

@@ -9,8 +9,8 @@ from purerl.errors import ConfigError
 from purerl.learned import written
 from purerl.meta import pictures
 from purerl.meta import report as reports
-from purerl.runs.describing.directory import clear, hold
 from purerl.runs.describing.environments import checked, team_problems
+from purerl.runs.describing.run_directory import clear, hold
 from purerl.runs.running.train import place
 
 REPORT, PICTURE = "report.json", "function.png"

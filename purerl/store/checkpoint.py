@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.errors import ConfigError
-from purerl.store import arrays, json_files, pieces, regular_files, tensors
+from purerl.store import arrays, checkpoint_pieces, json_files, regular_files, tensors
 from purerl.types import PyTree
 from purerl.version import versions as versions_of
 
@@ -114,7 +114,7 @@ def save_piece(
     Args:
         directory: The directory of checkpoints.
         step: The number of the step.
-        parts: The parts that this process writes (`pieces.own`).
+        parts: The parts that this process writes (`checkpoint_pieces.own`).
         about: A description as JSON, which only the first process writes.
         process: The number of this process.
         count: The number of processes.
@@ -128,10 +128,10 @@ def save_piece(
     path, temporary = directory / str(step), directory / f"{step}.{token}.tmp"
     with _writing(path, temporary):
         temporary.mkdir(parents=True, exist_ok=True)
-        pieces.write(temporary, process, parts)
+        checkpoint_pieces.write(temporary, process, parts)
         if process:
             return
-        listed = pieces.gather(temporary, count)
+        listed = checkpoint_pieces.gather(temporary, count)
         card = {"format": IN_PIECES, "step": step, "about": about, "versions": versions(), "pieces": listed}
         _finish(path, temporary, card, hashlib.sha256())
     _prune(directory, keep)
@@ -198,7 +198,7 @@ def newest(directory: Path, *, strict: bool = False) -> CheckpointStep:
 def read(step: CheckpointStep, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
     """Reads the state of a step in the structure of ``like``; arguments and errors are those of `arrays.read`."""
     if step.pieces:
-        return pieces.read(step.path, step.pieces, like, put)
+        return checkpoint_pieces.read(step.path, step.pieces, like, put)
     return arrays.read(step.path / ARRAYS, like, put)
 
 
@@ -243,7 +243,7 @@ def _card(path: Path) -> dict[str, Any]:
     digest.update(json_files.canonical(written))
     if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
-    if in_pieces and (wrong := pieces.problem(path, card["pieces"])):
+    if in_pieces and (wrong := checkpoint_pieces.problem(path, card["pieces"])):
         raise Damaged(f"{path}: {wrong}")
     expected = IN_PIECES if in_pieces else FORMAT
     if card.get("format") != expected:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import log, regular_files, untrusted
+from purerl.store import log, regular_files, untrusted_json
 
 MOST_BYTES = 2**28
 """The size of the largest log that is read, in bytes."""
@@ -129,5 +129,5 @@ def _numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in row.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for inner, number in parts:
-            if not math.isnan(plotted := untrusted.plotted(number)):
+            if not math.isnan(plotted := untrusted_json.plotted(number)):
                 yield (f"{name}.{inner}" if inner else name)[:80], plotted

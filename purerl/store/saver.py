@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl import processes, trees
-from purerl.store import arrays, checkpoint, pieces
+from purerl.store import arrays, checkpoint, checkpoint_pieces
 from purerl.store.log import Log
 from purerl.types import PyTree
 
@@ -65,7 +65,7 @@ class Saver:
             return
         several = processes.count() > 1
         if several:
-            state, rows = pieces.own(state, rows), None
+            state, rows = checkpoint_pieces.own(state, rows), None
         overlaps = trees.nbytes(state) <= OVERLAP_BYTES
         if overlaps:
             state, rows = arrays.on_host(state, rows), None

@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
     run_of: Any
 
     def compile(self) -> Ready:
-        from purerl.runs.running.program import compile_program
+        from purerl.runs.running.device_program import compile_program
 
         setup = self.run_of(0, Path()).setup
         return Ready(compile_program(setup.make_trainer, setup.members, setup.members.size), self.run_of)
@@ -60,7 +60,7 @@ def prepared(agents: int, total_steps: int) -> Prepared:
     from purerl.cli import parsing
     from purerl.runs.describing.description import Setup, describe
     from purerl.runs.describing.options import TrainOptions
-    from purerl.runs.running.session import Run
+    from purerl.runs.running.run_loop import Run
 
     def run_of(seed: int, directory: Path) -> Run:
         args = ["--env", "CartPole-v1", "--num-seeds", str(agents), "--total-steps", str(total_steps)]
@@ -74,7 +74,7 @@ def prepared(agents: int, total_steps: int) -> Prepared:
 
 def logged(ready: Ready, seed: int) -> Any:
     """The training as a person runs it, but for its evaluation and its picture."""
-    from purerl.runs.running.batches import Progress, train_batches
+    from purerl.runs.running.training import Progress, train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         run = ready.run_of(seed, Path(folder))
@@ -90,7 +90,7 @@ def bare(ready: Ready, seed: int) -> Any:
     import numpy as np
 
     from purerl.population import layouts
-    from purerl.runs.running import program, session
+    from purerl.runs.running import device_program, run_loop
     from purerl.store.saver import saver
 
     with tempfile.TemporaryDirectory() as folder, saver() as saving:
@@ -99,13 +99,13 @@ def bare(ready: Ready, seed: int) -> Any:
         setup, members = run.setup, run.setup.members
         state = ready.program.begin(members)
         placed = layouts.place(members, ready.program.chunk.layout)
-        paced = session.advance(
+        paced = run_loop.advance(
             functools.partial(ready.program.chunk.program, placed.given),
             state,
             0,
             setup.config.num_iterations,
-            capacity=program.CAPACITY,
-            chunk_seconds=program.CHUNK_SECONDS,
+            capacity=device_program.CAPACITY,
+            chunk_seconds=device_program.CHUNK_SECONDS,
         )
         for chunk in paced:
             state = chunk.state

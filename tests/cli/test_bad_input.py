@@ -12,7 +12,7 @@ import pytest
 from purerl import ppo
 from purerl.cli import main, parsing, ranges
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file, description, directory
+from purerl.runs.describing import config_file, description, run_directory
 from purerl.runs.describing.description import Description, Setup, describe
 from purerl.runs.describing.options import SweepOptions, TrainOptions
 
@@ -154,9 +154,9 @@ def test_a_file_without_seeds_is_refused(tmp_path):
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is_played(tmp_path, monkeypatch):
-    monkeypatch.setattr(directory.os, "access", lambda path, mode: mode != os.W_OK)
+    monkeypatch.setattr(run_directory.os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(ConfigError, match="film.gif': "):
-        directory.check_out(tmp_path / "film.gif", overwrite=False)
+        run_directory.check_out(tmp_path / "film.gif", overwrite=False)
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "run.lock", "checkpoints/0"])
@@ -167,16 +167,16 @@ def test_a_run_directory_with_a_pipe_is_refused(name, tmp_path):
     for how in ({"overwrite": True}, {"resume": True}):
         with (
             pytest.raises(ConfigError, match=f"{name}: "),
-            directory.hold(tmp_path, ("metrics.jsonl", "checkpoints"), **how),
+            run_directory.hold(tmp_path, ("metrics.jsonl", "checkpoints"), **how),
         ):
             pytest.fail("held")
 
 
 def test_a_run_directory_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(directory.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(run_directory.os, "access", lambda path, mode: False)
     with (
         pytest.raises(ConfigError, match="read-only"),
-        directory.hold(tmp_path, (), resume=True),
+        run_directory.hold(tmp_path, (), resume=True),
     ):
         pytest.fail("held")
 

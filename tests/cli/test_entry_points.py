@@ -302,7 +302,7 @@ def test_measured_time_counts_every_batch(monkeypatch):
     """With a clock that chunks set by hand: a beginning of 2 s, iterations of 0.5 s, and 3 batches of 2 agents."""
     from purerl.runs.describing.description import Setup, describe
     from purerl.runs.running import measure
-    from purerl.runs.running.session import Chunk
+    from purerl.runs.running.run_loop import Chunk
 
     config = ppo.Config(total_steps=1024, num_envs=4, num_steps=32)
     setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config, {}))

@@ -14,7 +14,7 @@ from purerl import envs
 from purerl.curricula import buffer as buffers
 from purerl.errors import ConfigError
 from purerl.runs.reading import evaluation, levels
-from purerl.store import carded
+from purerl.store import card_files
 from purerl.types import Situation
 
 MAZE = ["--env", "Maze-v0", "--env-params", "max_steps=8", "walls=4"]
@@ -104,7 +104,7 @@ def test_the_worst_levels_are_told(place, capsys, monkeypatch):
 
 @pytest.mark.rest
 def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(carded, "MOST_BYTES", 1000)  # a bound that a test can reach
+    monkeypatch.setattr(card_files, "MOST_BYTES", 1000)  # a bound that a test can reach
     run(*TRAIN, "--num-seeds", "2", "--out", tmp_path / "run")  # of which the program is compiled
     assert "the levels are not saved: " in capsys.readouterr().err
     assert (tmp_path / "run" / "summary.json").exists() and not (tmp_path / "run" / levels.FILE).exists()
@@ -146,7 +146,9 @@ def test_levels_that_cannot_be_are_not_drawn(place, tmp_path, capsys):
     shutil.copytree(place, tmp_path / "run")
     like = load_file(place / levels.FILE)
     like["level.direction"] = np.full_like(like["level.direction"], 77)
-    carded.save(carded.LEVELS, tmp_path / "run" / levels.FILE, like, {"env": "Maze-v0", "agents": 2, "capacity": 8})
+    card_files.save(
+        card_files.LEVELS, tmp_path / "run" / levels.FILE, like, {"env": "Maze-v0", "agents": 2, "capacity": 8}
+    )
     error = line(capsys, "plot", tmp_path / "run", "--kind", "levels", "--out", tmp_path / "x.png")
     assert "levels that Maze-v0 cannot have" in error
 
@@ -165,7 +167,7 @@ def test_files_are_not_believed(place, env, tmp_path, what):
         like["size"] = np.array([9, -1], np.int32)
     elif what == "shape":
         like["level.walls"] = np.zeros((2, 8, 7, 7), bool)
-    carded.save(carded.LEVELS, path, like, card)
+    card_files.save(card_files.LEVELS, path, like, card)
     if what == "byte":
         raw = bytearray(path.read_bytes())
         raw[-5] ^= 1

@@ -11,7 +11,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 
 from purerl.hosts import pool, telling
 from purerl.hosts.making import make
-from purerl.runs.running.ending import Watched
+from purerl.runs.running.early_stopping import Watched
 from purerl.store.loggers import Known, table
 
 

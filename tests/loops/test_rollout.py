@@ -10,7 +10,7 @@ from purerl.envs.episodic import episodic
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.loops.rollout import episode_metrics, init_actors, rollout
-from purerl.runs.describing import early
+from purerl.runs.describing import stop_options
 from purerl.spaces import Box, Discrete
 from purerl.types import Situation, Transition
 
@@ -90,7 +90,9 @@ def test_what_an_environment_tells(key):
     metrics = roll(after)[2]
     assert metrics["info/even"] == 1 and metrics["info/begun"] == pytest.approx(begun.mean())
     with pytest.raises(ConfigError, match=r"stop_at = 'info/won:0.5':"):
-        early.stopping_trainer(ppo.make_trainer(ppo.Config(), env), {"at": 0.5, "episodes": 9, "metric": "info/won"})
+        stop_options.stopping_trainer(
+            ppo.make_trainer(ppo.Config(), env), {"at": 0.5, "episodes": 9, "metric": "info/won"}
+        )
 
 
 def test_alignment(key):

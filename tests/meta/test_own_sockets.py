@@ -8,7 +8,7 @@ import pytest
 from commands import own_module, run
 
 from purerl.learned import artefacts
-from purerl.store import trusted
+from purerl.store import trusted_modules
 
 OWN = """
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ def test_a_search_and_all_that_uses_it(own, capsys):
     run("train", "dqn", "CartPole-v1", "--td-loss", "whole", "--out", "other", expect=2)
     assert "is a function for the socket own_sockets:made, not for td-loss" in capsys.readouterr().err
 
-    trusted.location().unlink()  # as on another machine
+    trusted_modules.location().unlink()  # as on another machine
     for command, advice in {
         ("eval", "trained"): "--trust imports it",
         ("resume", "whole", "--generations", 3): "--trust imports it",

@@ -19,13 +19,13 @@ import pathlib, re, psutil
 from purerl import use_cpu_cores
 use_cpu_cores()
 from purerl import ppo
-from purerl.runs.running import program
+from purerl.runs.running import device_program
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.describing.description import Setup, describe
 options = TrainOptions(env="CartPole-v1", num_seeds={agents})
 description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}, num_epochs=1), {{}})
 setup = Setup.of(description)
-compiled = program.compile_program(setup.make_trainer, setup.members)
+compiled = device_program.compile_program(setup.make_trainer, setup.members)
 state = compiled.begin(setup.members)
 before = psutil.Process().memory_info().rss
 for chunk in compiled.chunks(setup.members, state, 0, 2):

@@ -13,8 +13,8 @@ from commands import run
 from purerl.display import progress
 from purerl.runs.describing import interrupts
 from purerl.runs.reading import host_evaluation
-from purerl.runs.running import batches
 from purerl.runs.running import train as train_module
+from purerl.runs.running import training
 from purerl.store import checkpoint
 
 ITERATION = 4 * 8
@@ -161,7 +161,7 @@ def test_a_long_iteration_is_told_of(train, monkeypatch, capsys):
 def test_a_training_without_an_end_claims_no_return(train, monkeypatch, capsys):
     """It says so under way and at its end; its evaluation is cut off, and says so."""
     monkeypatch.setattr(train_module, "EVALUATION_STEPS", 50)  # a bound that a test can reach
-    monkeypatch.setattr(batches, "ENDLESS_SECONDS", 1e-9)  # so that nothing waits long
+    monkeypatch.setattr(training, "ENDLESS_SECONDS", 1e-9)  # so that nothing waits long
     run_dir = train("--eval-every", 2 * ITERATION, ends=0, iterations=2)
     said = capsys.readouterr().err.splitlines()
     told = "no episode has ended after {} steps of 4 copies, so that no return is known; --env-params max_episode_steps"

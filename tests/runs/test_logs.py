@@ -11,7 +11,7 @@ from commands import run
 
 from purerl import a2c, counters, dqn, ppo
 from purerl.formulas import schedules
-from purerl.runs.running import batches, derived
+from purerl.runs.running import derived_metrics, training
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
 RUN = ["train", "ppo", *SMALL, "--total-steps", "512", "--num-seeds", "3", "--agents-at-once", "2"]
@@ -32,16 +32,16 @@ def runs(tmp_path_factory):
 
 @pytest.mark.weekly
 def test_evaluating_and_logging_change_no_bit(runs):
-    for name in ("policy.safetensors", batches.METRICS, batches.QUANTILES):
+    for name in ("policy.safetensors", training.METRICS, training.QUANTILES):
         plain, watched = ((directory / name).read_bytes() for directory in runs)
         assert plain == watched
-    assert not (runs[0] / batches.EVALUATIONS).exists() and not (runs[0] / "log.csv").exists()
+    assert not (runs[0] / training.EVALUATIONS).exists() and not (runs[0] / "log.csv").exists()
 
 
 @pytest.mark.rest
 def test_evaluations(runs):
     """Every 100 frames, which are 7 iterations of 16, of each agent, and at the end, as in the summary."""
-    result, summary = rows(runs[1] / batches.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
+    result, summary = rows(runs[1] / training.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
     due = [7, 14, 21, 28, 32]
     assert [(r["iteration"], r["seed"]) for r in result] == [
         *((i, seed) for i in due for seed in (0, 1)),
@@ -63,7 +63,7 @@ def check_table(table, times):
 @pytest.mark.rest
 def test_times_and_the_table(runs):
     """A line for each chunk, seconds that rise, and the table of the same points; a picture."""
-    times, table = rows(runs[1] / batches.TIMES), list(csv.DictReader((runs[1] / "log.csv").open()))
+    times, table = rows(runs[1] / training.TIMES), list(csv.DictReader((runs[1] / "log.csv").open()))
     assert [row["first_member"] for row in times] == sorted(row["first_member"] for row in times)
     assert np.all(np.diff([row["seconds"] for row in times]) > 0)
     assert {row["iteration"] for row in times if row["first_member"] == 2} >= {7, 14, 21, 28, 32}
@@ -77,7 +77,7 @@ def test_times_and_the_table(runs):
 def test_going_on_with_evaluations(runs, tmp_path, monkeypatch):
     """After a kill the logs are those of a run that nothing interrupted, but for times. It goes on from the checkpoint
     before the last one, so that an evaluation comes again."""
-    write, count = batches.metrics.quantile_rows, []
+    write, count = training.metrics.quantile_rows, []
 
     def fail(*given):
         count.append(given)
@@ -85,20 +85,20 @@ def test_going_on_with_evaluations(runs, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return write(*given)
 
-    monkeypatch.setattr(batches.metrics, "quantile_rows", fail)
+    monkeypatch.setattr(training.metrics, "quantile_rows", fail)
     watched = ["--eval-every", 100, "--log", "csv", "--checkpoint-seconds", 1e-9]
     run(*RUN, "--out", tmp_path / "run", *watched, expect=5)
     steps = sorted((tmp_path / "run" / "checkpoints" / "0").iterdir(), key=lambda path: int(path.name))
     shutil.rmtree(steps[-1])
-    for name, half in ((batches.TIMES, '{"half a li'), ("log.csv", "112,0.")):
+    for name, half in ((training.TIMES, '{"half a li'), ("log.csv", "112,0.")):
         with open(tmp_path / "run" / name, "a") as file:
             file.write(half)
     before = list(csv.DictReader((tmp_path / "run" / "log.csv").open()))
     assert any(row["eval_return"] for row in before) and int(before[-2]["env_steps"]) > 16 * int(steps[-2].name)
     run("resume", tmp_path / "run")
-    for name in (batches.METRICS, batches.QUANTILES, batches.EVALUATIONS):
+    for name in (training.METRICS, training.QUANTILES, training.EVALUATIONS):
         assert (tmp_path / "run" / name).read_bytes() == (runs[1] / name).read_bytes()
-    times = rows(tmp_path / "run" / batches.TIMES)
+    times = rows(tmp_path / "run" / training.TIMES)
     assert times[-1]["iteration"] == 32
     check_table(list(csv.DictReader((tmp_path / "run" / "log.csv").open())), times)
 
@@ -107,19 +107,19 @@ def test_learning_rates_are_those_of_the_schedule():
     config = dataclasses.replace(
         ppo.Config(total_steps=10 * 512), learning_rate=np.array([1e-3, 2e-3]), learning_rate_decay=np.array([1.0, 0.5])
     )
-    result = derived.columns(config, np.arange(1, 11))["learning_rate"]
+    result = derived_metrics.columns(config, np.arange(1, 11))["learning_rate"]
     for m, (rate, decay) in enumerate(((1e-3, 1.0), (2e-3, 0.5))):
         schedule = schedules.linear_decay(rate, decay, config.total_updates)
         expected = [float(schedule(counters.of(16 * i))) for i in range(1, 11)]
         np.testing.assert_allclose(result[:, m], expected, rtol=1e-5, atol=1e-9)
-    assert "learning_rate" not in derived.columns(config, np.arange(3), own_optimiser=True)
+    assert "learning_rate" not in derived_metrics.columns(config, np.arange(3), own_optimiser=True)
 
 
 def test_replays_and_lags():
     """Beside a ring that is filled row by row, each row with the update at which it came."""
     config = dqn.Config(num_envs=2, num_steps=4, num_updates=2, capacity=48, warmup_steps=16, total_steps=160)
     iterations = np.arange(1, 9)
-    result = derived.columns(config, iterations)
+    result = derived_metrics.columns(config, iterations)
     ring = [0.0] * config.warmup_rows
     for i in iterations:
         ring = (ring + [0.0] * config.num_steps)[-config.capacity_rows :]
@@ -129,5 +129,5 @@ def test_replays_and_lags():
         np.testing.assert_allclose(result["policy_lag"][i - 1, 0], ages.mean() / (2 * 4) * 2)
     epochs = ppo.Config(lag=3.0, max_lag=3)
     lags = [3 * 16 + update for update in range(16)]
-    np.testing.assert_allclose(derived.columns(epochs, np.arange(1, 2))["policy_lag"], np.mean(lags))
-    assert derived.columns(a2c.Config(), np.arange(1, 2))["policy_lag"] == 0
+    np.testing.assert_allclose(derived_metrics.columns(epochs, np.arange(1, 2))["policy_lag"], np.mean(lags))
+    assert derived_metrics.columns(a2c.Config(), np.arange(1, 2))["policy_lag"] == 0

@@ -8,7 +8,7 @@ from commands import run
 from rich.console import Console
 
 from purerl.runs.describing.interrupts import Interrupted
-from purerl.runs.running import session
+from purerl.runs.running import run_loop
 
 DAYS = 3.5 * 86400
 
@@ -17,30 +17,30 @@ DAYS = 3.5 * 86400
 def asked(monkeypatch):
     """What was asked; the answer is no."""
     asked = []
-    monkeypatch.setattr(session.Confirm, "ask", lambda words, console: asked.append(words))
+    monkeypatch.setattr(run_loop.Confirm, "ask", lambda words, console: asked.append(words))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     return asked
 
 
 def at(terminal, yes=False):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200)
-    return session.Run(None, None, SimpleNamespace(yes=yes), None, console)
+    return run_loop.Run(None, None, SimpleNamespace(yes=yes), None, console)
 
 
 def test_only_at_a_terminal_is_there_a_question(asked):
     with pytest.raises(Interrupted):
-        session.confirm(at(terminal=True), DAYS)
+        run_loop.confirm(at(terminal=True), DAYS)
     assert len(asked) == 1
     for run_ in (at(terminal=True, yes=True), at(terminal=False)):
-        session.confirm(run_, DAYS)
+        run_loop.confirm(run_, DAYS)
         assert run_.console.file.getvalue().startswith("the run is expected to take about 3.5 days (an estimate)")
     short = at(terminal=True)
-    session.confirm(short, 86399.0)
+    run_loop.confirm(short, 86399.0)
     assert len(asked) == 1 and not short.console.file.getvalue()
 
 
 def test_a_declined_run_leaves_nothing(asked, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(session, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(run_loop, "LONG_SECONDS", 0.0)
     monkeypatch.setattr(Console, "is_terminal", True)
     short = ["a2c", "CartPole-v1", "--num-envs", "2", "--total-steps", "64", "--hidden-sizes", "4"]
     run("train", *short, "--out", tmp_path / "run", expect=130)

@@ -14,7 +14,7 @@ from purerl import cli, ppo
 from purerl.config import MEMBERS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
-from purerl.runs.describing import facts
+from purerl.runs.describing import machine
 from purerl.runs.describing.description import Description, describe
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
@@ -188,7 +188,7 @@ def test_only_known_variables_are_recorded(monkeypatch):
         monkeypatch.setenv(name, "canary")
     monkeypatch.setenv("XLA_FLAGS", "--xla_a=true --xla_dump_to=/home/canary/x '/home/canary' --xla_b=~canary --xla_c")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu,cuda")
-    recorded = facts.machine_facts()
+    recorded = machine.machine_facts()
     assert "canary" not in json.dumps(recorded)
     assert recorded["flags"]["XLA_FLAGS"] == "--xla_a=true --xla_dump_to=... ... --xla_b=... --xla_c"
     assert recorded["flags"]["JAX_PLATFORMS"] == "cpu,cuda"

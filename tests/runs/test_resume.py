@@ -23,10 +23,10 @@ from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Setup, describe
-from purerl.runs.describing.directory import has_checkpoints
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.running import batches
-from purerl.runs.running.program import compile_program
+from purerl.runs.describing.run_directory import has_checkpoints
+from purerl.runs.running import training
+from purerl.runs.running.device_program import compile_program
 from purerl.runs.running.train import FILES
 from purerl.store import checkpoint
 
@@ -45,13 +45,13 @@ def outcome(directory):
     """What a run came to, but for its times."""
     summary = json.loads((directory / "summary.json").read_text())
     kept = {name: value for name, value in summary.items() if name not in TIMES}
-    files = "policy.safetensors", batches.METRICS, batches.QUANTILES
+    files = "policy.safetensors", training.METRICS, training.QUANTILES
     return kept, [(directory / name).read_bytes() for name in files]
 
 
 def break_down(*args, after):
     """Runs a command whose disk is full after so many chunks of a training."""
-    rows, chunks = batches.metrics.quantile_rows, []
+    rows, chunks = training.metrics.quantile_rows, []
 
     def fail(*given):
         chunks.append(given)
@@ -60,7 +60,7 @@ def break_down(*args, after):
         return rows(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches.metrics, "quantile_rows", fail)
+        patch.setattr(training.metrics, "quantile_rows", fail)
         run(*args, "--checkpoint-seconds", 1e-9, expect=5)
 
 
@@ -101,7 +101,7 @@ def copy(broken, tmp_path):
 
 def test_ends_in_the_bits_of_one_that_nothing_interrupted(whole, copy, capsys):
     assert checkpoint.steps(copy / "checkpoints" / "0") == [5, 21] and not (copy / "summary.json").exists()
-    assert len((copy / batches.METRICS).read_text().splitlines()) > 3 * 21
+    assert len((copy / training.METRICS).read_text().splitlines()) > 3 * 21
     run("resume", copy)
     assert outcome(copy) == outcome(whole)
     assert "compiled in" in capsys.readouterr().err
@@ -209,7 +209,7 @@ def test_a_card_that_names_another_config_is_damaged(whole, copy, capsys):
 
 def test_a_directory_that_is_removed_under_way(tmp_path, capsys):
     """Is told after the next chunk, instead of trained for, with nothing to go on from."""
-    rows, chunks = batches.metrics.quantile_rows, []
+    rows, chunks = training.metrics.quantile_rows, []
 
     def remove(*given):
         chunks.append(given)
@@ -218,7 +218,7 @@ def test_a_directory_that_is_removed_under_way(tmp_path, capsys):
         return rows(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches.metrics, "quantile_rows", remove)
+        patch.setattr(training.metrics, "quantile_rows", remove)
         run(*RUNS["ppo"], "--out", tmp_path / "run", expect=5)
     assert "jsonl: was removed or replaced while it was written" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -261,7 +261,7 @@ def test_override(copy, whole, capsys):
     run("resume", copy, "--learning-rate", "0.01", "--override", "--eval-episodes", "3")
     error = capsys.readouterr().err
     assert "changed: learning_rate: 0.00025 -> 0.01" in error and "changed: eval_episodes: 2 -> 3" in error
-    mine, theirs = ((path / batches.METRICS).read_text().splitlines() for path in (copy, whole))
+    mine, theirs = ((path / training.METRICS).read_text().splitlines() for path in (copy, whole))
     assert mine[: 3 * 21] == theirs[: 3 * 21] and mine[-1] != theirs[-1]
     assert json.loads((copy / "config.json").read_text())["config"]["learning_rate"] == 0.01
 
@@ -274,7 +274,7 @@ def test_a_config_that_was_edited(copy, capsys):
 
 
 def test_lost_rows_are_told(copy, capsys):
-    (copy / batches.METRICS).write_text('{"iteration": 1, "seed": 0}\n')
+    (copy / training.METRICS).write_text('{"iteration": 1, "seed": 0}\n')
     run("resume", copy, expect=2)
     assert "metrics.jsonl: lacks 62 of the rows that its checkpoint counts" in capsys.readouterr().err
     shutil.rmtree(copy / "checkpoints")
@@ -457,7 +457,7 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
     assert done > 2**31
 
     def begin(name):
-        run = batches.Run(described, Setup.of(described), options, tmp_path / name, Console(stderr=True))
+        run = training.Run(described, Setup.of(described), options, tmp_path / name, Console(stderr=True))
         (run.directory / "checkpoints").mkdir(parents=True)
         return run
 
@@ -468,8 +468,8 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         about = {"batch_size": 1, "seconds": 0.0}
         checkpoint.save(run_.directory / "checkpoints" / "0", done, state, about)
     first = checkpoint.newest(whole.directory / "checkpoints" / "0")
-    expected = batches.train_batches(whole, program, batches.Progress([first]), [])
-    rows = [json.loads(line) for line in (whole.directory / batches.METRICS).read_text().splitlines()]
+    expected = training.train_batches(whole, program, training.Progress([first]), [])
+    rows = [json.loads(line) for line in (whole.directory / training.METRICS).read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [frames + size * i for i in range(1, 65)]
     assert rows[-1]["iteration"] == done + 64 and expected.env_steps == [frames + 64 * size]
 
@@ -480,13 +480,13 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         def __getitem__(self, place):
             return int(signal.SIGINT)
 
-    so_far = batches.Progress([checkpoint.newest(other.directory / "checkpoints" / "0")])
-    batches.train_batches(other, program, so_far, Stop())
+    so_far = training.Progress([checkpoint.newest(other.directory / "checkpoints" / "0")])
+    training.train_batches(other, program, so_far, Stop())
     step = checkpoint.newest(other.directory / "checkpoints" / "0")
     assert done < step.number < done + 64
-    again = batches.train_batches(other, program, batches.Progress([step]), [])
+    again = training.train_batches(other, program, training.Progress([step]), [])
     jax.tree.map(np.testing.assert_array_equal, again.policy, expected.policy)
-    logs = [(run_.directory / batches.METRICS).read_text() for run_ in (whole, other)]
+    logs = [(run_.directory / training.METRICS).read_text() for run_ in (whole, other)]
     assert logs[0] == logs[1]
 
 

@@ -12,8 +12,8 @@ from purerl.errors import HostError
 from purerl.hosts.opening import How
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.reading import host_evaluation
+from purerl.runs.running.device_program import saved
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.program import saved
 from purerl.store import checkpoint
 
 ITERATION = 4 * 16

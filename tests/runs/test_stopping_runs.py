@@ -7,8 +7,8 @@ import pytest
 from test_resume import break_down, outcome, run
 
 from purerl.runs.describing.description import Description, Setup
-from purerl.runs.describing.directory import EVALUATIONS, METRICS
-from purerl.runs.running import program
+from purerl.runs.describing.run_directory import EVALUATIONS, METRICS
+from purerl.runs.running import device_program
 
 COMMAND = ["train", "ppo", "--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "16", "--hidden-sizes", "8"]
 COMMAND += ["--eval-episodes", "2", "--num-seeds", "3", "--total-steps", "4096"]
@@ -51,7 +51,7 @@ def test_each_agent_stops_by_the_definition(stopped):
 @pytest.mark.rest
 def test_the_clock_changes_nothing(stopped, tmp_path, monkeypatch):
     """Chunks of one iteration give every byte that chunks of many do, but for the state after the last one stopped."""
-    monkeypatch.setattr(program, "CHUNK_SECONDS", 1e-9)
+    monkeypatch.setattr(device_program, "CHUNK_SECONDS", 1e-9)
     run(*COMMAND, *AT, "--out", tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(stopped)
 
@@ -84,7 +84,7 @@ def test_evaluations_decide_where_there_are_any(tmp_path, monkeypatch):
     for seed, at in enumerate(first):  # from there on the policy stays as it is
         after = [row["eval_return"] for row in results if row["seed"] == seed and at and row["env_steps"] >= at]
         assert len(set(after)) <= 1
-    monkeypatch.setattr(program, "CHUNK_SECONDS", 1e-9)
+    monkeypatch.setattr(device_program, "CHUNK_SECONDS", 1e-9)
     break_down(*command, "--out", tmp_path / "broken", after=5)
     shutil.copytree(tmp_path / "broken", tmp_path / "copy")
     run("resume", tmp_path / "broken")

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import carded
+from purerl.store import card_files
 
 ARRAYS = {
     "obs.a": np.arange(6.0, dtype=np.float32).reshape(3, 2),
@@ -27,13 +27,13 @@ def like(card):
 
 @pytest.fixture
 def path(tmp_path):
-    carded.save(carded.DATASET, tmp_path / "x.safetensors", ARRAYS, CARD)
+    card_files.save(card_files.DATASET, tmp_path / "x.safetensors", ARRAYS, CARD)
     return tmp_path / "x.safetensors"
 
 
 def test_round_trip(path):
-    card, arrays = carded.load(carded.DATASET, path, like)
-    assert card["env"] == "CartPole-v1" and card["return_mean"] is None and card["format"] == carded.FORMAT
+    card, arrays = card_files.load(card_files.DATASET, path, like)
+    assert card["env"] == "CartPole-v1" and card["return_mean"] is None and card["format"] == card_files.FORMAT
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array)
     assert set(safetensors.numpy.load_file(path)) == set(ARRAYS)  # any reader of such files reads it
@@ -42,20 +42,20 @@ def test_round_trip(path):
 def refused(path, raw, line=""):
     path.write_bytes(raw)
     with pytest.raises(ConfigError, match=line) as raised:
-        carded.load(carded.DATASET, path, like)
+        card_files.load(card_files.DATASET, path, like)
     assert str(raised.value).startswith(str(path)) and len(str(raised.value).splitlines()) == 1
 
 
 def test_damage_anywhere_is_found(path):
     """Every byte: changed, and deleted; and the file cut off at every place. Spaces between the header's words are not
     values: what is read without an error is what was written."""
-    raw, whole = path.read_bytes(), carded.load(carded.DATASET, path, like)
+    raw, whole = path.read_bytes(), card_files.load(card_files.DATASET, path, like)
     read = 0
     for i in range(len(raw)):
         for damaged in (raw[:i] + bytes([raw[i] ^ 1 << i % 8]) + raw[i + 1 :], raw[:i] + raw[i + 1 :], raw[:i]):
             path.write_bytes(damaged)
             try:
-                result = carded.load(carded.DATASET, path, like)
+                result = card_files.load(card_files.DATASET, path, like)
             except ConfigError as error:
                 assert len(str(error).splitlines()) == 1
             else:
@@ -99,16 +99,16 @@ def test_hostile_files(path, raw, line):
 
 
 def test_other_arrays_and_numbers(path):
-    carded.save(carded.DATASET, path, ARRAYS | {"reward": np.zeros(3)}, CARD)
+    card_files.save(card_files.DATASET, path, ARRAYS | {"reward": np.zeros(3)}, CARD)
     with pytest.raises(ConfigError, match=r"'reward' is F64\[3\], expected nothing$"):
-        carded.load(carded.DATASET, path, like)
-    carded.save(carded.DATASET, path, ARRAYS | {"final_obs.a": np.full((2, 2), np.inf, np.float32)}, CARD)
+        card_files.load(card_files.DATASET, path, like)
+    card_files.save(card_files.DATASET, path, ARRAYS | {"final_obs.a": np.full((2, 2), np.inf, np.float32)}, CARD)
     with pytest.raises(ConfigError, match="final_obs.a has numbers that are not finite$"):
-        carded.load(carded.DATASET, path, like)
+        card_files.load(card_files.DATASET, path, like)
 
 
 def test_a_file_of_this_format_is_read_for_ever():
-    written = Path(__file__).parent / "written" / f"dataset-{carded.FORMAT}.safetensors"
-    card, arrays = carded.load(carded.DATASET, written, like)
+    written = Path(__file__).parent / "written" / f"dataset-{card_files.FORMAT}.safetensors"
+    card, arrays = card_files.load(card_files.DATASET, written, like)
     assert card["env"] == "CartPole-v1" and np.sum(arrays["obs.a"]) == np.sum(ARRAYS["obs.a"])
     assert jnp.all(arrays["terminated"] == ARRAYS["terminated"])

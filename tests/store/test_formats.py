@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.learned import artefacts
-from purerl.store import carded, checkpoint, policies
+from purerl.store import card_files, checkpoint, policies
 
 WRITTEN = Path(__file__).parent / "written"
 
 
 def test_each_format_has_its_file():
     formats = f"checkpoint-{checkpoint.FORMAT}", f"policy-{policies.FORMAT}", f"artefact-{artefacts.FORMAT}.json"
-    assert {*formats, f"dataset-{carded.FORMAT}.safetensors"} == {path.name for path in WRITTEN.iterdir()}
+    assert {*formats, f"dataset-{card_files.FORMAT}.safetensors"} == {path.name for path in WRITTEN.iterdir()}
 
 
 def test_checkpoint():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from purerl.errors import ConfigError
-from purerl.store import checkpoint, json_files, pieces
+from purerl.store import checkpoint, checkpoint_pieces, json_files
 
 LAYOUTS = {"population": ("P",), "shards": (None, "Q"), "both": ("P", "Q"), "one axis of two": (None, ("P", "Q"))}
 ABOUT = {"seconds": 1.5}
@@ -32,7 +32,7 @@ def tree():
 def own(process, rows=None):
     """The parts of a process, of which replicated ones belong to the process of their first replica."""
     mine = lambda shard: shard.replica_id == 0 and jax.devices().index(shard.device) // 2 == process
-    return pieces.own(tree(), rows, mine)
+    return checkpoint_pieces.own(tree(), rows, mine)
 
 
 def save(directory, step=1, processes=(1, 0), rows=None, token="a1", **options):
@@ -154,12 +154,12 @@ def test_nothing_of_a_run_that_was_killed_is_taken(tmp_path):
 
 
 def _wait_shortly(directory):
-    before = pieces.gather.__defaults__
-    pieces.gather.__defaults__ = (0.2,)
+    before = checkpoint_pieces.gather.__defaults__
+    checkpoint_pieces.gather.__defaults__ = (0.2,)
     try:
         save(directory, processes=(0,), token="new")
     finally:
-        pieces.gather.__defaults__ = before
+        checkpoint_pieces.gather.__defaults__ = before
 
 
 def test_older_steps_are_removed(tmp_path):

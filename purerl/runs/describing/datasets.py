@@ -12,7 +12,7 @@ import jax
 from purerl import spaces, trees
 from purerl.errors import ConfigError
 from purerl.replay.fixed import dataset_problems, stored, struct
-from purerl.store import carded
+from purerl.store import card_files
 from purerl.types import Dataset, Env
 
 PATH, DIGEST = "path", "sha256"
@@ -41,7 +41,7 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
                 raise ConfigError(f"{path}: was played with {difference}")
         return trees.named_leaves(like(card))
 
-    card, arrays = carded.load(carded.DATASET, path, expected)
+    card, arrays = card_files.load(card_files.DATASET, path, expected)
     data = jax.tree.unflatten(jax.tree.structure(like(card)), arrays.values())
     if problems := dataset_problems(data, env.observation_space, env.action_space):
         raise ConfigError("\n".join(f"{path}: {line}" for line in problems))

@@ -20,11 +20,11 @@ from purerl.hosts import copies
 from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
-from purerl.runs.describing import datasets, early, file_checks, hosting, sharding
+from purerl.runs.describing import datasets, file_checks, host_options, sharding, stop_options
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
-from purerl.runs.describing.swept import MOST_PROGRAMS, config_part, env_part
-from purerl.store import plain_yaml, untrusted
+from purerl.runs.describing.sweep_names import MOST_PROGRAMS, config_part, env_part
+from purerl.store import plain_yaml, untrusted_json
 from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
 
@@ -35,7 +35,7 @@ class Description(NamedTuple):
     - ``swept`` maps names to one value for each configuration.
     - ``learned`` holds learned functions by the part that they replace (`artefacts.described`).
     - ``datasets`` has the path and the digest of each dataset that is learned from (`datasets.described`).
-    - ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
+    - ``stop`` says when agents stop early (`stop_options.described`); it is empty if they do not.
     - ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent``
       if all begin with the policy of one; it is empty if they begin with new ones.
     - ``split`` has the number of ``shards`` into which each agent is cut, and whether their sums are ``exact``; it is
@@ -110,7 +110,7 @@ def start(file: ConfigFile) -> Start:
                 f"{file.path}: seeds must be whole numbers, at least one, each one more than the one before"
             )
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
-    options |= early.options(file.take("stop", dict, {}), str(file.path))
+    options |= stop_options.options(file.take("stop", dict, {}), str(file.path))
     options |= sharding.options(file.take("split", dict, {}), str(file.path))
     if begun := file.take("warm_start", dict, {}):
         if wrong := file_checks.warm_start_problems(begun):
@@ -128,7 +128,7 @@ def start(file: ConfigFile) -> Start:
         raise ConfigError(f"{file.path}: parts must hold names by {', '.join(own_parts.SIGNATURES)}")
     options |= parts
     columns = list(swept.values())
-    numbers = all(isinstance(column, list) and all(map(untrusted.is_number, column)) for column in columns)
+    numbers = all(isinstance(column, list) and all(map(untrusted_json.is_number, column)) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
         raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
     return Start(
@@ -186,7 +186,7 @@ def describe(
     """
     swept = swept or {}
     problems = cfg.problems(options)
-    problems += [] if problems else early.problems_of_options(options)
+    problems += [] if problems else stop_options.problems_of_options(options)
     if not problems and options.seed + options.num_seeds > 2**32:
         problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
     count = len(next(iter(swept.values()), [0]))
@@ -207,7 +207,7 @@ def describe(
         problems.append(str(error))
     of_config = lambda config: algorithm.problems(config, env)
     problems += team_problems(algorithm, config, env) if env else []
-    problems += hosting.problems(options, config, env) if env else []
+    problems += host_options.problems(options, config, env) if env else []
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += sharding.problems(options, algorithm, config, env) if env and not problems else []
@@ -234,7 +234,7 @@ def describe(
     if problems:
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
-    fields = dict(vars(config)), swept, functions, of_play, early.described(options)
+    fields = dict(vars(config)), swept, functions, of_play, stop_options.described(options)
     return Description(algo, options.env, env_params, seeds, *fields, split=sharding.described(options), parts=own)
 
 
@@ -305,7 +305,7 @@ class Setup(NamedTuple):
             algorithm = trained if meta_params is None else trained.warm_start(meta_params)
             env = plain_env(env_params)
             trainer = algorithm.make_trainer(config, env, **parts(config, env), **data())
-            return early.stopping_trainer(trainer, description.stop)
+            return stop_options.stopping_trainer(trainer, description.stop)
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated, ClassVar, Literal
 
 from purerl import config as cfg
-from purerl.learned import chosen
+from purerl.learned import socket_settings
 
 FORMER = {"kernels": "off"}
 """The options that no longer exist and that files of runs may hold, each with the default that it had."""
@@ -345,7 +345,7 @@ class DistillOptions(Trust):
     into: Literal["expression", "network"] = "expression"
     """What to fit. expression: a closed form, to a value loss or a policy drift. network: a new network, to these or a
     TD loss."""
-    hidden_sizes: tuple[chosen.Size, ...] = (16,)
+    hidden_sizes: tuple[socket_settings.Size, ...] = (16,)
     """Widths of the hidden layers of the network."""
     seed: cfg.Seed = 0
     """Seed of the network's initial parameters."""

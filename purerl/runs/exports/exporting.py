@@ -12,11 +12,11 @@ from jax import export
 from purerl import spaces, trees
 from purerl.errors import ConfigError
 from purerl.names import here
-from purerl.runs.describing.directory import EXPORTS, check_out
 from purerl.runs.describing.options import ExportOptions
+from purerl.runs.describing.run_directory import EXPORTS, check_out
 from purerl.runs.exports import programs, runner
 from purerl.runs.reading import evaluation
-from purerl.store import json_files, trusted
+from purerl.store import json_files, trusted_modules
 from purerl.store.atomic import atomic, atomic_folder
 from purerl.types import Learner, PyTree, Situation
 from purerl.version import __version__
@@ -88,7 +88,7 @@ def of_run(options: ExportOptions) -> Acting:
     Raises:
         ConfigError: As `evaluation.agent` and `acting` do.
     """
-    played = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
+    played = evaluation.agent(options.run, options.agent, trust=trusted_modules.memory(options.trust))
     card = {name: played.saved[name] for name in ("algo", "env")}
     card |= {"env_params": played.env_params, **played.label, "purerl": __version__}
     return acting(played.learner, played.policy, played.env.observation_space, card)

@@ -9,7 +9,7 @@ import numpy as np
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.names import nearest
-from purerl.store import json_files, regular_files, untrusted
+from purerl.store import json_files, regular_files, untrusted_json
 
 COMPARED = {
     "algo": str,
@@ -43,7 +43,7 @@ def compare(directories: list[Path]) -> dict[str, Any]:
         summary = _summary(directory)
         if summary["swept"]:
             raise ConfigError(f"{directory}: is a sweep; compare needs runs of one configuration")
-        returns = np.array([untrusted.plotted(x) for x in summary["return_per_seed"]])
+        returns = np.array([untrusted_json.plotted(x) for x in summary["return_per_seed"]])
         scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
         facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
         rows.append({"run": str(directory), **facts, "agents": len(scores[-1])})
@@ -77,7 +77,7 @@ def _summary(source: Path) -> dict[str, Any]:
     returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
     if len(returns) != len(alive) or not returns:
         raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
-    if not all(x is None or untrusted.is_number(x) for x in returns):
+    if not all(x is None or untrusted_json.is_number(x) for x in returns):
         raise ConfigError(f"{path}: return_per_seed must hold numbers")
     if not all(type(x) is bool for x in alive):
         raise ConfigError(f"{path}: alive_per_seed must hold true and false")

@@ -22,7 +22,7 @@ from purerl.population import layouts
 from purerl.population.layouts import spread
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.interrupts import breakable
-from purerl.runs.describing.swept import env_part
+from purerl.runs.describing.sweep_names import env_part
 from purerl.runs.reading import host_evaluation, sweeps
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.store import policies

@@ -17,7 +17,7 @@ from purerl.display import drawings, plots
 from purerl.display.drawings import Moment
 from purerl.envs import held_out
 from purerl.errors import ConfigError
-from purerl.store import carded
+from purerl.store import card_files
 from purerl.types import Env, PyTree
 
 FILE, PICTURE = "levels.safetensors", "levels.png"
@@ -55,7 +55,7 @@ def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
     arrays |= {name: np.where(taken, getattr(buffer, name), 0).astype(dtype) for name, dtype in NUMBERS.items()}
     arrays["size"] = np.asarray(buffer.size)
     agents, capacity = buffer.score.shape
-    carded.save(carded.LEVELS, directory / FILE, arrays, {**about, "agents": agents, "capacity": capacity})
+    card_files.save(card_files.LEVELS, directory / FILE, arrays, {**about, "agents": agents, "capacity": capacity})
 
 
 def load(path: Path, env: Env, name: str) -> Levels:
@@ -79,7 +79,7 @@ def load(path: Path, env: Env, name: str) -> Levels:
         shapes |= {each: jax.ShapeDtypeStruct(lead, dtype) for each, dtype in NUMBERS.items()}
         return shapes | {"size": jax.ShapeDtypeStruct(lead[:1], np.int32)}
 
-    card, arrays = carded.load(carded.LEVELS, path, expected)
+    card, arrays = card_files.load(card_files.LEVELS, path, expected)
     size = arrays["size"]
     if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
         raise ConfigError(f"{path}: has no levels, or not as many as its card says")

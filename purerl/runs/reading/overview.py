@@ -15,8 +15,8 @@ from purerl.display.dashboard.server import Answers, Missing
 from purerl.display.words import shown
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
-from purerl.runs.reading import details, sweeps
-from purerl.store import growing_logs, lock, regular_files, untrusted
+from purerl.runs.reading import run_page, sweeps
+from purerl.store import growing_logs, lock, regular_files, untrusted_json
 
 DEPTH = 4
 """The depth of folders within folders that are searched for runs."""
@@ -66,26 +66,26 @@ def answers(folder: Path) -> Answers:
 
     def run(path: str) -> dict[str, Any]:
         directory = _inside(root, path)
-        return {"folder": str(folder), **_row(root, directory, columns), **details.details(directory, columns)}
+        return {"folder": str(folder), **_row(root, directory, columns), **run_page.details(directory, columns)}
 
     def curve(path: str, metric: str) -> dict[str, Any]:
         directory, problem = _inside(root, path), None
-        for name, (x, labels) in details.LOGS.items():
+        for name, (x, labels) in run_page.LOGS.items():
             try:
                 table = read(directory, name)
             except ConfigError as error:
                 problem = error
                 continue
-            if metric in table and metric not in details.NO_CURVES:
+            if metric in table and metric not in run_page.NO_CURVES:
                 titles = {"title": shown(metric), "over": shown(x)}
                 return {"metric": metric, **titles, **curves.curve(table, x, metric, labels)}
         raise problem or Missing(f"the run has no {metric[:80]}")
 
     def file(path: str, name: str) -> tuple[str, bytes]:
         directory = _inside(root, path)
-        if name not in details.shown_in(directory):
+        if name not in run_page.shown_in(directory):
             raise Missing
-        return details.KINDS[Path(name).suffix], regular_files.read(directory / name, MOST_BYTES)
+        return run_page.KINDS[Path(name).suffix], regular_files.read(directory / name, MOST_BYTES)
 
     return Answers(runs, run, curve, file)
 
@@ -135,7 +135,7 @@ def _changed(directory: Path) -> float:
     """Returns when a run wrote last, in seconds since 1970."""
     times = [
         path.lstat().st_mtime
-        for name in (*details.LOGS, config_file.NAME, "summary.json")
+        for name in (*run_page.LOGS, config_file.NAME, "summary.json")
         if regular_files.is_plain(path := directory / name)
     ]
     return max(times, default=0.0)
@@ -152,24 +152,24 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
             **row,
             "kind": "damaged",
             "status": "damaged",
-            "problem": str(error)[: untrusted.MOST_CHARACTERS],
+            "problem": str(error)[: untrusted_json.MOST_CHARACTERS],
         }
-    summary, fields = untrusted.contents(directory, "summary.json"), file.fields
+    summary, fields = untrusted_json.contents(directory, "summary.json"), file.fields
     seeds, swept = fields.get("seeds"), fields.get("swept")
     first = next(iter(swept.values()), None) if isinstance(swept, dict) else None
     configurations = (len(first) if isinstance(first, list) else 1) * max(1, len(sweeps.parts(directory)))
     members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
-    members = max(1, untrusted.count(fields.get("population"))) if file.command == "evolve" else members
+    members = max(1, untrusted_json.count(fields.get("population"))) if file.command == "evolve" else members
     kind = "population" if file.command == "train" and members > 1 else file.command
     done, total = _progress(directory, file, members, columns)
     status = _status(directory, summary)
     return {
         **row,
         "kind": kind,
-        "algo": untrusted.text(fields.get("algo")),
-        "env": untrusted.text(fields.get("env"))
-        or ", ".join(map(untrusted.text, untrusted.listed(fields, "envs")[:20])),
-        "socket": untrusted.text(fields.get("socket")),
+        "algo": untrusted_json.text(fields.get("algo")),
+        "env": untrusted_json.text(fields.get("env"))
+        or ", ".join(map(untrusted_json.text, untrusted_json.listed(fields, "envs")[:20])),
+        "socket": untrusted_json.text(fields.get("socket")),
         "members": members,
         "configurations": configurations,
         "status": status,
@@ -188,12 +188,12 @@ def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | No
     fitness of a search.
     """
     if command == "evolve":
-        return untrusted.number(summary.get("fitness"))
+        return untrusted_json.number(summary.get("fitness"))
     if command == "sweep":
-        best = next(iter(untrusted.listed(untrusted.contents(directory, "sweep.json"), "ranked")), None)
-        return untrusted.number(best.get("value")) if isinstance(best, dict) else None
+        best = next(iter(untrusted_json.listed(untrusted_json.contents(directory, "sweep.json"), "ranked")), None)
+        return untrusted_json.number(best.get("value")) if isinstance(best, dict) else None
     estimate = summary.get("return_iqm")
-    return untrusted.number(estimate.get("value")) if isinstance(estimate, dict) else None
+    return untrusted_json.number(estimate.get("value")) if isinstance(estimate, dict) else None
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:
@@ -221,11 +221,11 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     """Returns what all members have done and what they are to do: frames, or generations of a search."""
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
-        return (untrusted.count(float(done[-1])) if done is not None else 0), untrusted.count(
+        return (untrusted_json.count(float(done[-1])) if done is not None else 0), untrusted_json.count(
             file.fields.get("generations")
         )
     config = file.fields.get("config")
-    total = untrusted.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
+    total = untrusted_json.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
     if inner := sweeps.parts(directory):
         return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
@@ -234,18 +234,18 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     rows = zip(table["first_member"], table["env_steps"], strict=True)
     batches = {int(first): steps for first, steps in rows if first >= 0 and steps >= 0}
     firsts = sorted(batches)
-    usual = firsts[1] if len(firsts) > 1 else untrusted.count(file.options.get("agents_at_once")) or members
+    usual = firsts[1] if len(firsts) > 1 else untrusted_json.count(file.options.get("agents_at_once")) or members
     done = sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)
-    return untrusted.count(float(done)), total
+    return untrusted_json.count(float(done)), total
 
 
 def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:
     """Returns frames a second and seconds of all members, from the summary, or from the log while a run goes on."""
     times = columns(directory, "times.jsonl")
     last = {name: float(times[name][-1]) if name in times else None for name in ("frames_per_second", "seconds")}
-    seconds = untrusted.number(summary.get("wall_seconds")) or untrusted.number(summary.get("seconds"))
+    seconds = untrusted_json.number(summary.get("wall_seconds")) or untrusted_json.number(summary.get("seconds"))
     return {
-        "speed": untrusted.number(summary.get("steps_per_second")) or last["frames_per_second"],
+        "speed": untrusted_json.number(summary.get("steps_per_second")) or last["frames_per_second"],
         "seconds": seconds or last["seconds"],
     }
 

@@ -14,12 +14,12 @@ from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
 from purerl.names import called, here, imported
 from purerl.replay.fixed import dataset_problems
-from purerl.runs.describing.directory import check_out
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions
+from purerl.runs.describing.run_directory import check_out
 from purerl.runs.reading import evaluation, host_evaluation
 from purerl.runs.reading.evaluation import RANDOM
-from purerl.store import carded, checkpoint, trusted
+from purerl.store import card_files, checkpoint, trusted_modules
 from purerl.types import Env
 
 RECORDING_SALT = 2**31 + 2
@@ -89,14 +89,14 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
         "return_max": float(returns.max()),
         "versions": checkpoint.versions(),
     }
-    return carded.save(carded.DATASET, path, trees.named_leaves(data), card)
+    return card_files.save(card_files.DATASET, path, trees.named_leaves(data), card)
 
 
 def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player of an agent of a run, in the environment that it was trained in."""
     if options.env:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
-    given: dict[str, Any] = {"trust": trusted.memory(options.trust), "env_params": env_params}
+    given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": env_params}
     agent = evaluation.agent(options.who, options.agent, **given, playing=True)
     about = {"run": Path(options.who).name, **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}

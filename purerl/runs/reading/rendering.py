@@ -21,12 +21,12 @@ from purerl.hosts import local
 from purerl.hosts.bundle import Turn
 from purerl.loops.evaluation import player, playing
 from purerl.names import here
-from purerl.runs.describing.directory import FILMS, check_out
 from purerl.runs.describing.options import RenderOptions
+from purerl.runs.describing.run_directory import FILMS, check_out
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.evaluation import Agent
 from purerl.runs.reading.host_evaluation import Playing
-from purerl.store import trusted
+from purerl.store import trusted_modules
 from purerl.types import Array, PyTree, Situation
 
 SALT = 2**31 + 3
@@ -73,7 +73,7 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     path = here(options.out) if options.out else here(options.run) / FILMS[0]
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
-    given: dict[str, Any] = {"trust": trusted.memory(options.trust), "env_params": env_params}
+    given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": env_params}
     agent = evaluation.agent(options.run, options.agent, **given, playing=True)
     host = _Filmed(agent) if agent.env.host else None
     drawing = (

@@ -9,8 +9,8 @@ from purerl.display.progress import picturing
 from purerl.display.tables import print_ranking
 from purerl.formulas import aggregates
 from purerl.runs.describing import config_file
-from purerl.runs.describing.swept import MOST_PROGRAMS
-from purerl.store import json_files, policies, untrusted
+from purerl.runs.describing.sweep_names import MOST_PROGRAMS
+from purerl.store import json_files, policies, untrusted_json
 
 
 def parts(directory: Path) -> list[Path]:
@@ -20,7 +20,7 @@ def parts(directory: Path) -> list[Path]:
     """
     if (directory / policies.DESCRIPTION).exists():
         return []
-    programs = untrusted.contents(directory, config_file.NAME).get("programs")
+    programs = untrusted_json.contents(directory, config_file.NAME).get("programs")
     first = next(iter(programs.values()), None) if isinstance(programs, dict) else None
     return [directory / str(k) for k in range(min(len(first), MOST_PROGRAMS))] if isinstance(first, list) else []
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from purerl import backend
-from purerl.store import untrusted
+from purerl.store import untrusted_json
 from purerl.store.atomic import atomic
 
 NAME = "seconds.json"
@@ -19,7 +19,7 @@ MOST = 512
 
 def last(digest: str) -> float | None:
     """Returns the seconds that the program of a description's ``digest`` took to compile last; None if unknown."""
-    return untrusted.number(_known().get(_program(digest)))
+    return untrusted_json.number(_known().get(_program(digest)))
 
 
 def note(digest: str, seconds: float) -> None:
@@ -45,4 +45,4 @@ def _folder() -> Path | None:
 
 def _known() -> dict[str, Any]:
     folder = _folder()
-    return untrusted.contents(folder, NAME) if folder else {}
+    return untrusted_json.contents(folder, NAME) if folder else {}

@@ -13,8 +13,8 @@ from purerl.hardware.census import Census
 from purerl.hardware.gpus import GPUS
 from purerl.population import planning
 from purerl.runs.describing.description import Setup
-from purerl.runs.running import session
-from purerl.runs.running.program import RunProgram
+from purerl.runs.running import run_loop
+from purerl.runs.running.device_program import RunProgram
 
 DENSE = 24
 """The most times as long as its kernels and bytes that the arithmetic of a program was seen to take on a CPU."""
@@ -101,7 +101,7 @@ def expected(census: Census, flops: Callable[[], float]) -> float:
     Without them the estimate is at most `DENSE` times too low.
     """
     least = seconds(census, 0.0)
-    return least if least < session.LONG_SECONDS / DENSE else seconds(census, flops())
+    return least if least < run_loop.LONG_SECONDS / DENSE else seconds(census, flops())
 
 
 def in_words(forecast: Forecast) -> str:

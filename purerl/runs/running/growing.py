@@ -18,7 +18,8 @@ from purerl.names import here
 from purerl.runs.describing import config_file
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.description import Description, Setup
-from purerl.runs.describing.directory import (
+from purerl.runs.describing.options import GrowOptions
+from purerl.runs.describing.run_directory import (
     CHECKPOINTS,
     EVALUATIONS,
     METRICS,
@@ -28,12 +29,11 @@ from purerl.runs.describing.directory import (
     hold,
     resume_command,
 )
-from purerl.runs.describing.options import GrowOptions
-from purerl.runs.running import batches, resuming
+from purerl.runs.running import resuming, training
 from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.session import Run
+from purerl.runs.running.run_loop import Run
 from purerl.runs.running.train import FILES
-from purerl.store import checkpoint, regular_files, trusted
+from purerl.store import checkpoint, regular_files, trusted_modules
 from purerl.store.policies import save_policy
 from purerl.types import PyTree, TrainState
 
@@ -116,7 +116,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
         except Exception:
             claim(target, FILES)
             raise
-        trusted.remember(target, new.code)
+        trusted_modules.remember(target, new.code)
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
         say(console, f"{target}: {sizes}; resume with: {resume_command(target)}")
     return 0
@@ -146,7 +146,7 @@ def _write(run: Run, source: Path, steps: list[checkpoint.CheckpointStep], batch
     for name in (METRICS, QUANTILES, *optional):
         with regular_files.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
             shutil.copyfileobj(old, copy)
-    batches.cut_logs(run, batch_size, [step.number for step in steps])
+    training.cut_logs(run, batch_size, [step.number for step in steps])
     policies, digest = [], config_file.digest(run.description._asdict())
     for index, step in enumerate(steps):
         members = trees.take(run.setup.members, slice(index * batch_size, (index + 1) * batch_size))

@@ -1,6 +1,6 @@
 """The training loop for environments of the host, iteration after iteration.
 
-It has the methods of `program.RunProgram`, whose environments are compiled.
+It has the methods of `device_program.RunProgram`, whose environments are compiled.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from purerl.population import hosting
 from purerl.population.collecting import Actor, Collector, Rollout, Told
 from purerl.runs.describing import interrupts
 from purerl.runs.describing.interrupts import Interrupted, breakable
-from purerl.runs.running import program
-from purerl.runs.running.session import Chunk
+from purerl.runs.running import device_program
+from purerl.runs.running.run_loop import Chunk
 from purerl.store import checkpoint
 from purerl.types import Key, PyTree, Trainer, TrainState
 
@@ -34,8 +34,8 @@ CLOSE_SECONDS = 1.0
 class HostProgram:
     """The training of a batch of members at once, between steps of the host's environments.
 
-    It has the methods of `program.RunProgram`. `begin` opens the environments of one batch of members, and closes those
-    of the batch before; `close` closes them.
+    It has the methods of `device_program.RunProgram`. `begin` opens the environments of one batch of members, and
+    closes those of the batch before; `close` closes them.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class HostProgram:
         if step is None:
             state = self._warmed_up(made.begin(self._given, filled.keys), actor)
         else:
-            state = program.saved(step, size, made.like, self.chunk.layout)
+            state = device_program.saved(step, size, made.like, self.chunk.layout)
             actors = state.actors
             rows = self._trainer.fleet.size // num_envs  # rows per environment
             self._cut = int(np.sum(np.asarray(actors.episode_length)[:size] > 0)) // rows

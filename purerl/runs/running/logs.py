@@ -10,9 +10,9 @@ import numpy as np
 
 from purerl import processes, trees
 from purerl.display.progress import say
-from purerl.runs.describing.directory import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.runs.running import derived
-from purerl.runs.running.session import Chunk, Run
+from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.running import derived_metrics
+from purerl.runs.running.run_loop import Chunk, Run
 from purerl.store import loggers, metrics
 from purerl.store.log import Log
 
@@ -62,7 +62,7 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
         def chunk(chunk: Chunk, iteration: int, first: int, seconds: float) -> None:
             size, numbers = chunk.metrics["alive"].shape[1], range(iteration, chunk.done + 1)
             config_of_batch = trees.take(config, slice(first, first + size))
-            more = derived.columns(config_of_batch, np.array(numbers), own_optimiser=own)
+            more = derived_metrics.columns(config_of_batch, np.array(numbers), own_optimiser=own)
             values = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
             steps = [trainer.frames(i) for i in numbers]
             files[METRICS].write(metrics.rows(values, steps, iteration, setup.labels[first : first + size]))

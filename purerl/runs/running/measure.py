@@ -13,12 +13,12 @@ from purerl.display import progress
 from purerl.errors import ConfigError
 from purerl.hardware import absent
 from purerl.population import arithmetic, devices, planning
-from purerl.runs.describing import datasets, hosting, sharding
+from purerl.runs.describing import datasets, host_options, sharding
 from purerl.runs.describing.description import Description, Setup
-from purerl.runs.describing.swept import env_part
+from purerl.runs.describing.sweep_names import env_part
+from purerl.runs.running.device_program import RunProgram, compile_program
 from purerl.runs.running.forecast import Forecast, counted, forecast, seconds
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.program import RunProgram, compile_program
 
 SECONDS = 3.0
 """The least time, in seconds, for which chunks are timed."""
@@ -74,7 +74,7 @@ def plan(
     split = sharding.split(description.split, per_agent)
     program: RunProgram | HostProgram
     if setup.host:
-        how = hosting.how(options), options.ahead
+        how = host_options.how(options), options.ahead
         program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
     else:
         with backend.tracing_for("gpu") if target else contextlib.nullcontext():

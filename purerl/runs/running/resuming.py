@@ -12,10 +12,10 @@ from purerl import config as cfg
 from purerl import processes
 from purerl.display.progress import say
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file, early
+from purerl.runs.describing import config_file, stop_options
 from purerl.runs.describing.config_file import ConfigFile
-from purerl.runs.describing.directory import CHECKPOINTS
-from purerl.store import checkpoint, json_files, untrusted
+from purerl.runs.describing.run_directory import CHECKPOINTS
+from purerl.store import checkpoint, json_files, untrusted_json
 
 SOFT = (
     *config_file.LENGTHS,
@@ -100,7 +100,7 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
         ConfigError: Something changed that may not; a line for each.
     """
     changed, refused = [], []
-    hard = early.FOLLOWS_FROM if getattr(now.options, "stop_at", None) is not None else ()
+    hard = stop_options.FOLLOWS_FROM if getattr(now.options, "stop_at", None) is not None else ()
     for old, new in ((before.options, now.options), (before.config, now.config)):
         free = (*UNSHAPED, *(cfg.traced_fields(new) if new is now.config else ()))
         for field in dataclasses.fields(new):
@@ -159,7 +159,7 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Che
     if not checkpoint.steps(directory):
         return None
     step = checkpoint.newest(directory, strict=strict)
-    if not untrusted.is_number(step.about.get("seconds")):
+    if not untrusted_json.is_number(step.about.get("seconds")):
         raise ConfigError(f"{step.path}: not the checkpoint of a run")
     for reason in step.damaged.values():
         say(console, f"damaged: {reason}; resuming from {step.number}")

@@ -22,9 +22,11 @@ from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.names import here
 from purerl.population import arithmetic, devices
-from purerl.runs.describing import config_file, hosting, interrupts, sharding
+from purerl.runs.describing import config_file, host_options, interrupts, sharding
 from purerl.runs.describing.description import Description, Setup
-from purerl.runs.describing.directory import (
+from purerl.runs.describing.interrupts import Interrupted
+from purerl.runs.describing.machine import machine_facts
+from purerl.runs.describing.run_directory import (
     CHECKPOINTS,
     EVALUATIONS,
     EXPORTS,
@@ -36,20 +38,18 @@ from purerl.runs.describing.directory import (
     hold,
     resume_command,
 )
-from purerl.runs.describing.facts import machine_facts
-from purerl.runs.describing.interrupts import Interrupted
-from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
+from purerl.runs.describing.sweep_names import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, levels, sweeps
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import best, compile_times, ending, forecast, resuming, session, warm_start
-from purerl.runs.running.batches import Progress, cut_logs, endless, train_batches
+from purerl.runs.running import best_policies, compile_times, early_stopping, forecast, resuming, run_loop, warm_start
+from purerl.runs.running.device_program import RunProgram, compile_program
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
-from purerl.runs.running.program import RunProgram, compile_program
 from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.session import Run
-from purerl.store import json_files, trusted
+from purerl.runs.running.run_loop import Run
+from purerl.runs.running.training import Progress, cut_logs, endless, train_batches
+from purerl.store import json_files, trusted_modules
 from purerl.store.policies import save_policy
 from purerl.types import Trainer
 
@@ -72,7 +72,7 @@ FILES = (
     "sweep.json",
     "sweep.png",
     CHECKPOINTS,
-    best.FOLDER,
+    best_policies.FOLDER,
     warm_start.FOLDER,
     *FILMS,
     *EXPORTS,
@@ -107,13 +107,13 @@ def train(
     with hold(directory, FILES, overwrite=options.overwrite):
         _print_presets(run)
         program = _compile(run, options.agents_at_once or "auto")
-        session.confirm(run, _expected_seconds(run.setup, program))
+        run_loop.confirm(run, _expected_seconds(run.setup, program))
         compiled()
         if processes.is_first():
             claim(directory, FILES)
             config_file.write(directory, command, description, options)
-            for folder in (directory, directory / best.FOLDER):
-                trusted.remember(folder, description.code)
+            for folder in (directory, directory / best_policies.FOLDER):
+                trusted_modules.remember(folder, description.code)
             warm_start.keep(directory, description, begun)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))
@@ -194,7 +194,7 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
         known: dict[str, Any] = {"lanes": lanes, "stage": stage, "algo": name.algo}
         program: RunProgram | HostProgram
         if setup.host:
-            how = hosting.how(options), options.ahead
+            how = host_options.how(options), options.ahead
             known |= {"warn": functools.partial(say, run.console)}
             program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, **known)
         else:
@@ -262,7 +262,7 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
 
 def _venue(run: Run, program: RunProgram | HostProgram) -> Venue:
     """Returns the host environments of the evaluations: they are stepped as those of the training are."""
-    how = hosting.how(run.options)
+    how = host_options.how(run.options)
     if isinstance(program, HostProgram):
         how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
     return Venue(run.options.eval_envs or run.setup.config.num_envs, how)
@@ -280,7 +280,7 @@ def _train_and_play(
         except Interrupted as signalled:
             say(run.console, f"interrupted; nothing new to save; resume with: {resume_command(directory)}")
             return 128 + signalled.number
-        over = session.is_interrupted(interrupted)
+        over = run_loop.is_interrupted(interrupted)
     diverged = not (any(trained.alive) if run.setup.swept else all(trained.alive))
     if not processes.is_first():
         return 128 + interrupted[0] if over else EXIT_DIVERGED if diverged else 0
@@ -309,7 +309,7 @@ def _train_and_play(
     json_files.write_json(directory / "summary.json", summary)
     if not trained.ended:
         say(run.console, endless(run, max(trained.env_steps)))
-    for line in ending.divergences(run, trained.faults):
+    for line in early_stopping.divergences(run, trained.faults):
         say(run.console, line)
     try:
         with waiting(run.console, "evaluating"):

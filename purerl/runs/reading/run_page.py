@@ -9,8 +9,8 @@ from purerl.display import words
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
 from purerl.runs.reading.curves import NO_METRICS
-from purerl.store import regular_files, untrusted
-from purerl.store.untrusted import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
+from purerl.store import regular_files, untrusted_json
+from purerl.store.untrusted_json import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
 
 KINDS = {
     ".png": "image/png",
@@ -44,9 +44,9 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
         file = config_file.read(directory / config_file.NAME)
     except ConfigError:
         return {}
-    summary, fields, shown = untrusted.contents(directory, "summary.json"), file.fields, shown_in(directory)
+    summary, fields, shown = untrusted_json.contents(directory, "summary.json"), file.fields, shown_in(directory)
     names = [name for log in LOGS for name in columns(directory, log)]
-    ranked = untrusted.listed(untrusted.contents(directory, "sweep.json"), "ranked")
+    ranked = untrusted_json.listed(untrusted_json.contents(directory, "sweep.json"), "ranked")
     swept = document if isinstance(document := fields.get("swept"), dict) else {}
     columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
     settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
@@ -62,7 +62,8 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
         "options": plain(file.options),
         "history": plain(file.history),
         "swept": {
-            str(name)[:80]: [untrusted.number(x) for x in column[:MOST_MEMBERS]] for name, column in columns_of.items()
+            str(name)[:80]: [untrusted_json.number(x) for x in column[:MOST_MEMBERS]]
+            for name, column in columns_of.items()
         },
         "results": _members(fields, summary),
         "summary": plain(summed),
@@ -77,14 +78,16 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
 
 def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns a row for each member with the results of its final evaluation."""
-    seeds = [seed for seed in untrusted.listed(fields, "seeds") if type(seed) is int]
+    seeds = [seed for seed in untrusted_json.listed(fields, "seeds") if type(seed) is int]
     names = {"return": "return_per_seed", "std": "return_std_per_seed", "length": "length_per_seed"}
-    lists = {name: untrusted.listed(summary, of_file) for name, of_file in names.items()}
-    alive, stopped = (untrusted.listed(summary, f"{name}_per_seed") for name in ("alive", "stopped_at"))
+    lists = {name: untrusted_json.listed(summary, of_file) for name, of_file in names.items()}
+    alive, stopped = (untrusted_json.listed(summary, f"{name}_per_seed") for name in ("alive", "stopped_at"))
     lists |= {"stopped_at": stopped} if stopped else {}
     rows = []
     for i in range(min(len(alive), MOST_MEMBERS) if seeds else 0):
-        numbers = {name: untrusted.number(column[i]) if i < len(column) else None for name, column in lists.items()}
+        numbers = {
+            name: untrusted_json.number(column[i]) if i < len(column) else None for name, column in lists.items()
+        }
         rows.append({"config": i // len(seeds), "seed": seeds[i % len(seeds)], "alive": alive[i] is True, **numbers})
     return rows
 
@@ -105,24 +108,24 @@ def _checkpoints(directory: Path) -> list[dict[str, Any]]:
 
 def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
     """Returns a row of a sweep's ranking: a configuration's number, values, estimate and return of each seed."""
-    returns = [untrusted.number(x) for x in untrusted.listed(row, "returns")[:MOST_MEMBERS]]
-    values = {str(name)[:80]: untrusted.number(row.get(name)) for name in swept}
-    return {**values, "config": untrusted.count(row.get("config")), "returns": returns, **_estimate(row)}
+    returns = [untrusted_json.number(x) for x in untrusted_json.listed(row, "returns")[:MOST_MEMBERS]]
+    values = {str(name)[:80]: untrusted_json.number(row.get(name)) for name in swept}
+    return {**values, "config": untrusted_json.count(row.get("config")), "returns": returns, **_estimate(row)}
 
 
 def _report(directory: Path, name: str) -> list[dict[str, Any]]:
     """Reads a row for each environment and baseline from a report on a search."""
     rows = []
-    for row in untrusted.listed(untrusted.contents(directory, name), "rows")[:MOST_MEMBERS]:
+    for row in untrusted_json.listed(untrusted_json.contents(directory, name), "rows")[:MOST_MEMBERS]:
         if not isinstance(row, dict):
             continue
         tuned = given if isinstance(given := row.get("tuned"), dict) else {}
         estimates = {"evolved": "fitness_iqm", "compared": "baseline_iqm", "difference": "iqm_difference"}
         rows.append(
             {
-                "env": untrusted.text(row.get("env")),
+                "env": untrusted_json.text(row.get("env")),
                 "held_out": row.get("trained_on") is False,
-                "baseline": untrusted.text(row.get("baseline")),
+                "baseline": untrusted_json.text(row.get("baseline")),
                 "tuned": ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items()),
                 "of": name.removesuffix("report.json").rstrip("-") or "learned",
                 **{key: _estimate(row.get(entry)) for key, entry in estimates.items()},
@@ -133,12 +136,12 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
 
 def _estimate(value: Any) -> dict[str, float | None]:
     given = value if isinstance(value, dict) else {}
-    return {name: untrusted.number(given.get(name)) for name in ("value", "low", "high")}
+    return {name: untrusted_json.number(given.get(name)) for name in ("value", "low", "high")}
 
 
 def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Describes the functions that a search found here, and those that a training uses."""
-    documents = {name: untrusted.contents(directory, name) for name in ("artefact.json", "closed.json")}
+    documents = {name: untrusted_json.contents(directory, name) for name in ("artefact.json", "closed.json")}
     used = fields.get("learned")
     used = used if isinstance(used, dict) else {}
     documents |= {str(name)[:80]: value for name, value in used.items() if isinstance(value, dict)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from purerl import loops, population, trees
 from purerl.hosts.opening import How
-from purerl.runs.running import program, session
+from purerl.runs.running import device_program, run_loop
 from purerl.runs.running.host_program import HostProgram
 from purerl.types import Key, Metrics, Result, Trainer, TrainState
 
@@ -57,11 +57,15 @@ Started = tuple[TrainState, Iterator[tuple[TrainState, Any]]]
 
 def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:
     """Begins a training that is one compiled program."""
-    advance = jax.jit(loops.chunk(trainer, program.CAPACITY), donate_argnums=0)
-    pace: dict[str, Any] = {"capacity": program.CAPACITY, "chunk_seconds": program.CHUNK_SECONDS, "every": every}
+    advance = jax.jit(loops.chunk(trainer, device_program.CAPACITY), donate_argnums=0)
+    pace: dict[str, Any] = {
+        "capacity": device_program.CAPACITY,
+        "chunk_seconds": device_program.CHUNK_SECONDS,
+        "every": every,
+    }
     state = jax.jit(trainer.init)(key)
     cut = lambda chunk: {name: np.asarray(values)[: chunk.length] for name, values in chunk.metrics.items()}
-    return state, ((chunk.state, cut(chunk)) for chunk in session.advance(advance, state, 0, num_iterations, **pace))
+    return state, ((chunk.state, cut(chunk)) for chunk in run_loop.advance(advance, state, 0, num_iterations, **pace))
 
 
 def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:

@@ -15,16 +15,16 @@ from purerl import population, processes, trees
 from purerl.curricula import Buffer
 from purerl.display import progress
 from purerl.errors import ConfigError, HostError
-from purerl.runs.describing import config_file, early
-from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.describing import config_file, stop_options
 from purerl.runs.describing.interrupts import Interrupted
+from purerl.runs.describing.run_directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.reading.evaluation import Plays
-from purerl.runs.running import ending, logs, session
-from purerl.runs.running.best import Best
+from purerl.runs.running import early_stopping, logs, run_loop
+from purerl.runs.running.best_policies import Best
+from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.program import RunProgram
-from purerl.runs.running.session import Chunk, Run
-from purerl.store import checkpoint, log, loggers, metrics, untrusted
+from purerl.runs.running.run_loop import Chunk, Run
+from purerl.store import checkpoint, log, loggers, metrics, untrusted_json
 from purerl.store.saver import saver
 from purerl.types import PyTree, TrainState
 
@@ -120,8 +120,8 @@ class Training:
     ):
         self.run, self.program, self.so_far, self.interrupted, self.plays = run, program, so_far, interrupted, plays
         self.trainer, self.num_iterations = run.setup.trainer, run.setup.config.num_iterations
-        self.clock = session.Clock(so_far.seconds)
-        self.until_save = session.Timer(run.options.checkpoint_seconds)
+        self.clock = run_loop.Clock(so_far.seconds)
+        self.until_save = run_loop.Timer(run.options.checkpoint_seconds)
         self.best = Best(run.directory, run.description, run.setup, run.console) if run.options.keep_best else None
         self.every = math.ceil(run.options.eval_every / self.trainer.env_steps) if plays else 0
         self.policy_of = jax.vmap(self.trainer.learner.policy)
@@ -161,7 +161,9 @@ class Training:
             _opened(options.eval_every, ready, self.batch.size)
         self.over, self.failed = False, None
         stop = self.run.description.stop
-        self.watched = ending.Watched(self.batch.size, stop) if early.by_host(stop, self.trainer) else None
+        self.watched = (
+            early_stopping.Watched(self.batch.size, stop) if stop_options.by_host(stop, self.trainer) else None
+        )
         self._go_on_from(self.state)
 
     def _go_on_from(self, state: TrainState) -> None:
@@ -171,8 +173,8 @@ class Training:
 
     def goes_on(self) -> bool:
         """Tells whether a member of the batch still learns, and nothing has ended the training."""
-        learns = not self.over and ending.learning(self.state, self.batch.size).any()
-        return bool(learns) and not session.is_interrupted(self.interrupted)
+        learns = not self.over and early_stopping.learning(self.state, self.batch.size).any()
+        return bool(learns) and not run_loop.is_interrupted(self.interrupted)
 
     def advance(self) -> Chunk | None:
         """Runs a chunk. What ends it without one is kept as ``failed``, if it was an error."""
@@ -185,7 +187,7 @@ class Training:
             if not self.interrupted:
                 raise
             return None
-        return None if chunk is None else ending.cut(chunk)
+        return None if chunk is None else early_stopping.cut(chunk)
 
     def log(self, chunk: Chunk) -> None:
         """Logs and reports a chunk."""
@@ -226,9 +228,9 @@ class Training:
         """Stops the members that have reached their target, as environments of the host or an evaluation tell it."""
         stop, layout = self.run.description.stop, self.program.chunk.layout
         if self.watched:
-            self._go_on_from(ending.stopped(self.state, self.watched.reached(chunk.metrics), self.done, layout))
-        if self.evaluated and early.by_evaluations(stop):
-            self._go_on_from(ending.after_evaluation(self.state, self.evaluated, stop["at"], self.done, layout))
+            self._go_on_from(early_stopping.stopped(self.state, self.watched.reached(chunk.metrics), self.done, layout))
+        if self.evaluated and stop_options.by_evaluations(stop):
+            self._go_on_from(early_stopping.after_evaluation(self.state, self.evaluated, stop["at"], self.done, layout))
 
     def save(self, chunk: Chunk) -> None:
         """Saves a checkpoint, if it is time."""
@@ -262,10 +264,10 @@ class Training:
             buffer,
             processes.fetch(state.alive)[:size].tolist(),
             [self.trainer.frames(self.done)] * size,
-            ending.stopped_at(state, size, self.trainer),
+            early_stopping.stopped_at(state, size, self.trainer),
             self.clock.seconds(),
             self.ended,
-            ending.faults(state, size),
+            early_stopping.faults(state, size),
         )
 
 
@@ -309,12 +311,12 @@ def train_batches(
                 if not parts:
                     raise
                 break
-            session.follow(training)
+            run_loop.follow(training)
             training.checkpoint()
             if training.failed:
                 raise training.failed
             parts.append(training.trained_batch())
-            if session.is_interrupted(interrupted):
+            if run_loop.is_interrupted(interrupted):
                 break
         training.saving.wait()
         seconds = training.clock.seconds()
@@ -368,11 +370,11 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}
 
     def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
-        iteration = untrusted.number(row.get("iteration"))
+        iteration = untrusted_json.number(row.get("iteration"))
         return batch is not None and iteration is not None and iteration <= done[batch]
 
-    of_member = lambda row: is_saved(batch_of.get(tuple(untrusted.number(row.get(name)) for name in names)), row)
-    of_batch = lambda row: is_saved(first_of.get(untrusted.number(row.get("first_member"))), row)
+    of_member = lambda row: is_saved(batch_of.get(tuple(untrusted_json.number(row.get(name)) for name in names)), row)
+    of_batch = lambda row: is_saved(first_of.get(untrusted_json.number(row.get("first_member"))), row)
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))

@@ -17,8 +17,8 @@ from purerl.errors import own_code
 from purerl.population import layouts, planning, splitting
 from purerl.population.layouts import spread
 from purerl.population.splitting import WHOLE, Split
-from purerl.runs.running import session
-from purerl.runs.running.session import Chunk
+from purerl.runs.running import run_loop
+from purerl.runs.running.run_loop import Chunk
 from purerl.store import checkpoint
 from purerl.types import PyTree, Trainer, TrainState
 
@@ -65,7 +65,7 @@ class RunProgram(NamedTuple):
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
     ) -> Iterator[Chunk]:
-        """Trains a batch of members by `session.advance`, yielding a `Chunk` after each chunk.
+        """Trains a batch of members by `run_loop.advance`, yielding a `Chunk` after each chunk.
 
         The metrics of a chunk are ``[iterations, members]``, on the host.
 
@@ -78,7 +78,7 @@ class RunProgram(NamedTuple):
         """
         size, placed = members.size, layouts.place(members, self.chunk.layout)
         advancing = functools.partial(self.chunk.program, placed.given)
-        paced = session.advance(
+        paced = run_loop.advance(
             advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
         )
         for chunk in paced:
