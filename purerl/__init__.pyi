@@ -59,5 +59,5 @@ from .population.selection import successive_halving as successive_halving
 from .runs.describing.datasets import load_dataset as load_dataset
 from .runs.reading.acting import acting as acting
 from .runs.reading.evaluation import load as load
-from .runs.running.chunked import train_in_chunks as train_in_chunks
+from .runs.running.training_in_chunks import train_in_chunks as train_in_chunks
 from .version import __version__ as __version__
