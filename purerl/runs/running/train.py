@@ -78,7 +78,8 @@ FILES = (
     *EXPORTS,
     *map(str, range(MOST_PROGRAMS)),
 )
-"""The files and folders that a run writes, including those of a sweep over programs (`sweep_of_programs.train_programs`)."""
+"""The files and folders that a run writes, including those of a sweep over programs
+(`sweep_of_programs.train_programs`)."""
 
 
 def train(
