@@ -1,6 +1,6 @@
 """Interrupts runs at random moments and goes on with them: whether they end in the bits of one that nothing stopped.
 
-    python scripts/interruptions.py --kills 50 --signals 20 [--only ppo dqn r2d2 sweep] [--seed 0]
+    python scripts/interruptions.py --kills 50 --signals 20 [--only ppo dqn sac league search ...] [--seed 0]
 
 A chain is a run that is interrupted up to five times, each time at a random moment between the command's start and its
 end, and each time goes on; then it is left to finish, and its policies, logs and summary (but for its times) are
@@ -26,11 +26,25 @@ SMALL = ["--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "32", "--e
 RUNS = {
     "ppo": ["train", "ppo", *SMALL, "--num-steps", "32", "--total-steps", "2e5", "--num-seeds", "4"],
     "dqn": ["train", "dqn", *SMALL, "--total-steps", "1e5", "--capacity", "4096", "--prioritised"],
+    "sac": ["train", "sac", *SMALL, "--env", "Pendulum-v1", "--total-steps", "8e3", "--warmup-steps", "512"],
+    "ngu": ["train", "ngu", *SMALL, "--total-steps", "4e3", "--capacity", "4096", "--warmup-steps", "512"],
+    "league": [
+        *("train", "ppo", *SMALL, "--env", "TicTacToe-v0", "--num-steps", "32", "--total-steps", "4e4"),
+        *("--num-envs", "12", "--opponents", "league", "--past-met", "2"),
+    ],
+    "programs": ["sweep", "a2c", *SMALL, "--hidden-sizes", "8,16", "--total-steps", "1e5"],
+    "search": [
+        *("evolve", "value-loss", "--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "8", "--num-seeds", "1"),
+        *("--population", "4", "--generations", "40", "--total-steps", "2048"),
+    ],
+    "host": ["train", "ppo", *SMALL, "--env", "gymnasium:CartPole-v1", "--num-steps", "32", "--total-steps", "1e4"],
     "r2d2": ["train", "r2d2", *SMALL, "--total-steps", "2e4", "--capacity", "4096", "--warmup-steps", "512"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "2e5", "--gamma", "0.9,0.95,0.99,1", "--agents-at-once", "2"],
 }
-FILES = "policy.safetensors", "metrics.jsonl", "quantiles.jsonl"
-TIMES = "wall_seconds", "compile_seconds", "steps_per_second"
+FILES = "policy.safetensors", "metrics.jsonl", "quantiles.jsonl", "generations.jsonl"
+TIMES = "wall_seconds", "compile_seconds", "steps_per_second", "seconds"
+NEW_EPISODES = ("host",)
+"""Runs whose episodes begin anew where they go on, so that they need only come to their end."""
 PER_CHAIN = 5
 
 
@@ -40,12 +54,19 @@ def start(args: list[str], cache: Path) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def outcome(directory: Path) -> tuple:
-    """What a run came to, but for its times."""
-    summary = json.loads((directory / "summary.json").read_text())
-    for name in TIMES:
-        del summary[name]
-    return summary, *((directory / name).read_bytes() for name in FILES)
+def outcome(directory: Path) -> dict:
+    """What a run came to, by file, but for its times."""
+    results: dict = {}
+    for file in sorted(directory.rglob("*")):
+        name = str(file.relative_to(directory))
+        if file.name == "summary.json":
+            summary = json.loads(file.read_text())
+            results[name] = {key: value for key, value in summary.items() if key not in TIMES}
+        elif file.name in FILES:
+            results[name] = file.read_bytes()
+        elif file.name == "artefact.json":
+            results[name] = json.loads(file.read_text())["meta_params"]
+    return results
 
 
 def begin(args: list[str], directory: Path) -> list[str]:
@@ -72,9 +93,9 @@ def interrupted(args: list[str], directory: Path, number: int, moment: float, ca
     return "while saving" if saving else "else", right
 
 
-def chains(args: list[str], number: int, count: int, scratch: Path, rng: random.Random) -> dict[str, int]:
+def chains(name: str, number: int, count: int, scratch: Path, rng: random.Random) -> dict[str, int]:
     """Interrupts ``count`` times, in chains; counts where, and how many chains ended in the bits of the whole run."""
-    cache, whole = scratch / "cache", scratch / "whole"
+    args, cache, whole = RUNS[name], scratch / "cache", scratch / "whole"
     if not whole.exists():
         for attempt in (scratch / "first", whole):  # the second finds its programs compiled
             started = time.monotonic()
@@ -96,7 +117,8 @@ def chains(args: list[str], number: int, count: int, scratch: Path, rng: random.
         while not (directory / "summary.json").exists() or _status(directory) == "interrupted":
             if start(begin(args, directory), cache).wait() != 0:
                 break
-        equal = (directory / "summary.json").exists() and outcome(directory) == expected
+        equal = (directory / "summary.json").exists() and _status(directory) == "completed"
+        equal = equal and (name in NEW_EPISODES or outcome(directory) == expected)
         results["equal" if equal else "differ"] += 1
         if not equal:
             shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="differs-")) / "run")
@@ -125,7 +147,7 @@ def main() -> int:
     for name in given.only:
         with tempfile.TemporaryDirectory() as scratch:
             for number, count in counts.items():
-                result = chains(RUNS[name], number, count, Path(scratch), rng)
+                result = chains(name, number, count, Path(scratch), rng)
                 failed += result["differ"] + result["wrong exit"]
                 text = ", ".join(f"{value} {what}" for what, value in result.items())
                 print(f"{name} {number.name}: {count} interruptions: {text}", flush=True)
