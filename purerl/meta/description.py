@@ -147,20 +147,9 @@ def describe(
         ConfigError: The search is not valid; the message has all problems at once.
     """
     problems = cfg.problems(options)
-    if not options.env:
-        problems.append("env = (): must be one or more environments")
     if not options.lifetimes:
         problems.append("lifetimes = (): must be one or more numbers")
-    environments = []
-    for name in options.env:
-        try:
-            environments.append(checked(name, env_params))
-            on_device(environments[-1], IN_ONE_PROGRAM)
-        except ConfigError as error:
-            problems.append(str(error))
-    if len(environments) > 1 and socket in ENV_SOCKET_NAMES:
-        with _collecting(problems):
-            environments.append(union(environments)(0))
+    environments = _environments(socket, options.env, env_params, problems)
     settings: dict[str, Any] = {}
     if environments and not problems:
         with _collecting(problems):
@@ -175,20 +164,7 @@ def describe(
         problems += [line for line in misfit + algorithm.problems(config, env) if line not in problems]
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += cfg.unused([config], usual)
-    tasks, paired = len(options.env) * len(options.lifetimes), options.tasks == "paired"
-    trainings = options.population * options.num_seeds * (1 if paired else tasks)
-    if paired and options.strategy not in strategies.ANTITHETIC:
-        problems.append(
-            f"tasks = 'paired': {options.strategy} has no antithetic pairs; use {' or '.join(strategies.ANTITHETIC)}"
-        )
-    if paired and options.population < 2 * tasks:
-        problems.append(
-            f"population = {options.population}: must be at least {2 * tasks}, a pair for each of {tasks} tasks"
-        )
-    if trainings > cfg.MEMBERS:
-        problems.append(f"population = {options.population}: {trainings} trainings; must be at most {cfg.MEMBERS}")
-    problems += sockets.make(socket, **settings).problems(config)
-    problems += _unused(options)
+    problems += _population_problems(options) + sockets.make(socket, **settings).problems(config) + _unused(options)
     strategy = {
         "name": options.strategy,
         "sigma": options.sigma,
@@ -220,6 +196,39 @@ def describe(
     if problems:
         raise ConfigError("\n".join(problems))
     return description
+
+
+def _environments(socket: str, names: Sequence[str], env_params: dict[str, Any], problems: list[str]) -> list[Env]:
+    """Makes the environments of a search and, for a socket on their side, the union of several; adds problems."""
+    if not names:
+        problems.append("env = (): must be one or more environments")
+    environments = []
+    for name in names:
+        with _collecting(problems):
+            environments.append(checked(name, env_params))
+            on_device(environments[-1], IN_ONE_PROGRAM)
+    if len(environments) > 1 and socket in ENV_SOCKET_NAMES:
+        with _collecting(problems):
+            environments.append(union(environments)(0))
+    return environments
+
+
+def _population_problems(options: Any) -> list[str]:
+    """Returns the reasons why a population cannot be cut into trainings of the tasks, a line each."""
+    problems = []
+    tasks, paired = len(options.env) * len(options.lifetimes), options.tasks == "paired"
+    trainings = options.population * options.num_seeds * (1 if paired else tasks)
+    if paired and options.strategy not in strategies.ANTITHETIC:
+        problems.append(
+            f"tasks = 'paired': {options.strategy} has no antithetic pairs; use {' or '.join(strategies.ANTITHETIC)}"
+        )
+    if paired and options.population < 2 * tasks:
+        problems.append(
+            f"population = {options.population}: must be at least {2 * tasks}, a pair for each of {tasks} tasks"
+        )
+    if trainings > cfg.MEMBERS:
+        problems.append(f"population = {options.population}: {trainings} trainings; must be at most {cfg.MEMBERS}")
+    return problems
 
 
 def _begun(
