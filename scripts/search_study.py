@@ -63,7 +63,7 @@ def run_search(setting: dict[str, Any], frames: float, seed: int) -> tuple[Any, 
     rates = {"sigma": given["sigma"], "learning_rate": given["rate"], "momentum": given["momentum"]}
     strategy = strategies.make("Open_ES", given["population"], like, sigma_decay=1.0, **rates)
     how = {"num_seeds": given["seeds"], "paired": given["paired"], "lanes": given["lanes"]}
-    search = evolution.of(socket, ppo, tasks, strategy, **how)
+    search = evolution.make_search(socket, ppo, tasks, strategy, **how)
     generations = max(1, round(frames / search.frames))
     state = jax.jit(search.init)(jax.random.key(seed))
     chunk = jax.jit(loops.chunk(search, 1)).lower(state, 1).compile(backend.compiler_options())

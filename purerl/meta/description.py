@@ -79,13 +79,13 @@ class Setup(NamedTuple):
         size, options = description.population, description.strategy
         if options["name"] == meta_gradient.NAME:
             rates = {"learning_rate": options["learning_rate"]}
-            return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
+            return cls(config, meta_gradient.make_search(socket, algo, config, environments, num_agents=size, **rates))
         like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
         strategy = strategies.make(size=size, like=like, **options)
         tasks = [evolution.Task(env, *rest) for env in environments for rest in description.lives(env.name)]
         options = {"num_seeds": description.num_seeds, "paired": description.tasks == "paired"}
         options |= {"lanes": description.lanes or None, "devices": devices}
-        return cls(config, evolution.of(socket, algo, tasks, strategy, **options))
+        return cls(config, evolution.make_search(socket, algo, tasks, strategy, **options))
 
     @property
     def frames(self) -> int:

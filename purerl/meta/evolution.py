@@ -266,7 +266,7 @@ class Evolved(NamedTuple):
     metrics: Metrics
 
 
-def of(
+def make_search(
     socket: Socket,
     algo: Any,
     tasks: Sequence[Task],
@@ -384,7 +384,7 @@ def evolve(
         like = jax.eval_shape(socket.init, jax.random.key(0))
         strategy = make_strategy(strategy, population, zeros(like), **(strategy_options or {}))
     tasks = [Task(env, config, f"{i}") for i, env in enumerate(envs)]
-    bundle = of(socket, algo, tasks, strategy, **options)
+    bundle = make_search(socket, algo, tasks, strategy, **options)
 
     def search(key: Key) -> Evolved:
         state, metrics = jax.lax.scan(lambda state, _: bundle.step(state), bundle.init(key), None, generations)

@@ -32,7 +32,7 @@ UNFIT = "optimiser", "lpg", *ENV_SOCKET_NAMES
 """Sockets whose function this search cannot learn."""
 JUDGING = 2**31 + 5
 """The number that is folded into the key of new agents for the states that the judge keeps of them."""
-UNREST = 0.01
+INITIAL_NOISE = 0.01
 """The standard deviation of the noise that is added to the initial meta-parameters."""
 
 
@@ -51,7 +51,7 @@ class MetaGradientState(NamedTuple):
     judging: PyTree = ()
 
 
-def of(
+def make_search(
     socket: Socket,
     algo: Any,
     config: Any,
@@ -88,24 +88,11 @@ def of(
     Raises:
         ConfigError: The arguments are not supported.
     """
-    of_disco = isinstance(config, disco.DiscoConfig)
-    unfit = not isinstance(config, (actor_critic.ActorCriticConfig, disco.DiscoConfig)) or socket.name in UNFIT
-    several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
-    problems = []
-    if unfit or several or len(envs) != 1:
-        problems.append(
-            f"strategy = {NAME!r}: needs a policy gradient of one agent, one environment, and a differentiable "
-            "socket (value-loss, policy-drift, vtrace-weight or disco)"
-        )
-    if getattr(config, "intrinsic", "none") != "none":
-        problems.append(
-            f"intrinsic = {config.intrinsic!r}: must be 'none' with strategy = {NAME!r}, which trains on the "
-            "rewards of the environment"
-        )
-    if problems:
+    if problems := _problems(socket, algo, config, envs):
         raise ConfigError("\n".join(problems))
     [env] = envs
     optimiser = optax.chain(optax.clip_by_global_norm(max_norm), optax.adam(learning_rate))
+    of_disco = isinstance(config, disco.DiscoConfig)
     judge = judges.by_value_network(config, env) if of_disco else judges.by_own_critic(config, env, gae_lambda)
     make_trainer = _smooth(socket, algo, config, env, judge)
     live = lookahead(socket, algo, config, env, num_iterations, judge)
@@ -118,8 +105,8 @@ def of(
         return agents, jax.vmap(judge.init)(keys, agents.actors.obs)
 
     def init(key: Key) -> MetaGradientState:
-        key, key_meta, key_unrest, key_agents = jax.random.split(key, 4)
-        meta_params = _unrest(key_unrest, socket.init(key_meta))
+        key, key_meta, key_noise, key_agents = jax.random.split(key, 4)
+        meta_params = _perturbed(key_noise, socket.init(key_meta))
         agents, judging = begin(meta_params, key_agents)
         return MetaGradientState(
             meta_params, optimiser.init(meta_params), agents, jnp.zeros((), jnp.int32), key, judging
@@ -147,6 +134,24 @@ def of(
 
     frames = num_agents * config.num_envs * (num_iterations * config.num_steps + judge.num_steps)
     return Evolution(init, step, lambda state: state.meta_params, frames)
+
+
+def _problems(socket: Socket, algo: Any, config: Any, envs: Sequence[Env]) -> list[str]:
+    """Returns the reasons why a search by meta-gradients is impossible, a line each."""
+    unfit = not isinstance(config, (actor_critic.ActorCriticConfig, disco.DiscoConfig)) or socket.name in UNFIT
+    several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
+    problems = []
+    if unfit or several or len(envs) != 1:
+        problems.append(
+            f"strategy = {NAME!r}: needs a policy gradient of one agent, one environment, and a differentiable "
+            "socket (value-loss, policy-drift, vtrace-weight or disco)"
+        )
+    if getattr(config, "intrinsic", "none") != "none":
+        problems.append(
+            f"intrinsic = {config.intrinsic!r}: must be 'none' with strategy = {NAME!r}, which trains on the "
+            "rewards of the environment"
+        )
+    return problems
 
 
 def _smooth(socket: Socket, algo: Any, config: Any, env: Env, judge: Judge) -> Callable[[PyTree], Trainer]:
@@ -192,11 +197,11 @@ def lookahead(
     return live
 
 
-def _unrest(key: Key, meta_params: PyTree) -> PyTree:
+def _perturbed(key: Key, meta_params: PyTree) -> PyTree:
     """Adds noise to initial meta-parameters, at which a learned function may have no gradient. Consumes ``key``."""
     leaves, structure = jax.tree.flatten(meta_params)
     keys = jax.random.split(key, len(leaves))
-    moved = [x + UNREST * jax.random.normal(key, x.shape) for x, key in zip(leaves, keys, strict=True)]
+    moved = [x + INITIAL_NOISE * jax.random.normal(key, x.shape) for x, key in zip(leaves, keys, strict=True)]
     return jax.tree.unflatten(structure, moved)
 
 

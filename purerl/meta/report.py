@@ -151,24 +151,40 @@ def compare(
             learned_fitness = (
                 lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
             )
+            row_of = functools.partial(_row, place, place in named)
             for baseline in artefact.made.baselines:
                 if baseline.drawn:
                     begin(f"{baseline.name} on {place}: {seeds} trainings")
-                    row = _row(place, place in named, baseline, None, learned_fitness, drawn(baseline.drawn))
-                    rows.append({**row, "at_edge": False})
+                    rows.append({**row_of(baseline, None, learned_fitness, drawn(baseline.drawn)), "at_edge": False})
                     continue
-                parts = lambda changed, value, b=baseline: b.parts(value)
-                start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
-                values = (start or 1.0) * np.array(FACTORS)
-                tried = f"{len(values)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
-                begin(f"{baseline.name} on {place}: {tried}")
-                scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
-                best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
-                baseline_fitness = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
-                row = _row(place, place in named, baseline, float(values[best]), learned_fitness, baseline_fitness)
-                rows.append({**row, "at_edge": best in (0, len(values) - 1)})
+                begin(f"{baseline.name} on {place}: {_effort(baseline, tuning_seeds, seeds)}")
+                value, fitness, at_edge = _tuned(baseline, config, lives, tuning_seeds, seeds)
+                rows.append({**row_of(baseline, value, learned_fitness, fitness), "at_edge": at_edge})
             json_files.write_json(path, result)
     return result
+
+
+def _effort(baseline: Any, tuning_seeds: int, seeds: int) -> str:
+    """Returns in words how a baseline is tuned."""
+    return f"{len(FACTORS)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
+
+
+def _tuned(
+    baseline: Any, config: Any, lives: Callable[..., Any], tuning_seeds: int, seeds: int
+) -> tuple[float, np.ndarray, bool]:
+    """Tunes a baseline.
+
+    Returns:
+        The best value of its setting, the fitness of trainings with it on other seeds, and whether it is the smallest
+        or the largest of those that were tried.
+    """
+    parts = lambda changed, value: baseline.parts(value)
+    start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
+    values = (start or 1.0) * np.array(FACTORS)
+    scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
+    best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
+    fitness = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
+    return float(values[best]), fitness, best in (0, len(values) - 1)
 
 
 def _begin(console: Console, stage: Callable[[str], None], text: str) -> None:

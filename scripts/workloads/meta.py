@@ -62,7 +62,7 @@ def purerl_program(side: str, name: str, candidates: int, total_steps: int, lane
         train_all = layouts.spread(lambda key, _: ((), train(key).metrics), layout)
         return lambda key: train_all(trees.fill(jax.random.split(key, candidates), layout.size), ())[1]
     strategy = strategies.make("Open_ES", candidates, zeros(jax.eval_shape(socket.init, jax.random.key(0))))
-    search = evolution.of(socket, algo, [evolution.Task(env, config)], strategy, lanes=lanes or None)
+    search = evolution.make_search(socket, algo, [evolution.Task(env, config)], strategy, lanes=lanes or None)
     if side == "search":
         return lambda key: search.step(search.init(key))
 

@@ -135,7 +135,7 @@ def test_pairs_in_tasks_of_their_own(monkeypatch):
         evolution.Task(ENV, dataclasses.replace(CONFIG, total_steps=128), "short"),
     ]
     strategy = strategies.make("Open_ES", 10, jnp.zeros(3), sigma=0.2, learning_rate=0.05, momentum=0.9)
-    search = evolution.of(planted, ppo, tasks, strategy, num_seeds=2, paired=True)
+    search = evolution.make_search(planted, ppo, tasks, strategy, num_seeds=2, paired=True)
     assert sizes == [(6, 4), (4, 1)] and search.frames == 2 * (6 * 512 + 4 * 128)
     state = search.init(jax.random.key(0))
     _, metrics = search.step(state)

@@ -17,7 +17,7 @@ ENV = envs.make("probe/obs-action-match")
 
 @pytest.fixture(scope="module")
 def search():
-    return meta_gradient.of(sockets.make("policy-drift"), ppo, CONFIG, [ENV], num_agents=3, num_iterations=2)
+    return meta_gradient.make_search(sockets.make("policy-drift"), ppo, CONFIG, [ENV], num_agents=3, num_iterations=2)
 
 
 @pytest.mark.weekly
@@ -49,7 +49,7 @@ def test_is_a_search(search):
 )
 def test_problems(socket, algo, config, environments):
     with pytest.raises(ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient of one agent"):
-        meta_gradient.of(sockets.make(socket), algo, config, environments, num_agents=2)
+        meta_gradient.make_search(sockets.make(socket), algo, config, environments, num_agents=2)
 
 
 def test_a_bonus_is_refused():
@@ -57,7 +57,7 @@ def test_a_bonus_is_refused():
     curious = ppo.Config(**SIZES, intrinsic="rnd", num_minibatches=1)
     for socket, num_lines in (("policy-drift", 1), ("optimiser", 2)):
         with pytest.raises(ConfigError, match="^(.*\n)?intrinsic = 'rnd':") as error:
-            meta_gradient.of(sockets.make(socket), ppo, curious, [ENV], num_agents=2)
+            meta_gradient.make_search(sockets.make(socket), ppo, curious, [ENV], num_agents=2)
         assert len(str(error.value).splitlines()) == num_lines
 
 
@@ -65,7 +65,7 @@ def test_a_bonus_is_refused():
 def test_unused_meta_parameters_stay(search):
     """What no loss depends on has no slope, and Adam leaves it where it is."""
     idle = sockets.Socket("idle", lambda key: jnp.ones(3), lambda meta_params, config: {})
-    flat = meta_gradient.of(idle, ppo, CONFIG, [ENV], num_agents=2)
+    flat = meta_gradient.make_search(idle, ppo, CONFIG, [ENV], num_agents=2)
     start = flat.init(jax.random.key(0))
     state, _ = jax.jit(flat.step)(start)
     np.testing.assert_array_equal(flat.mean(state), flat.mean(start))
@@ -93,7 +93,7 @@ def test_has_a_slope(socket):
         total_steps=4 * 16 * 8, num_envs=4, num_steps=16, num_epochs=2, num_minibatches=1, hidden_sizes=(8,)
     )
     env = envs.make("CartPole-v1")
-    start = meta_gradient.of(sockets.make(socket), ppo, config, [env], num_agents=1).init(jax.random.key(1))
+    start = meta_gradient.make_search(sockets.make(socket), ppo, config, [env], num_agents=1).init(jax.random.key(1))
     live = meta_gradient.lookahead(sockets.make(socket), ppo, config, env, 2, judges.by_own_critic(config, env))
     agent = jax.tree.map(lambda x: x[0], start.agents)
     slope, _ = jax.jit(jax.grad(live, has_aux=True))(start.meta_params, agent, (), jax.random.key(2))
@@ -107,7 +107,7 @@ def test_judges_by_what_the_critic_knows():
     """Rewards are on the critic's scale, and the newest parameters act where there are older ones."""
     config = impala.Config(**SIZES, lag=2.0, max_lag=2, normalize_reward=True)
     socket = sockets.make("vtrace-weight")
-    start = meta_gradient.of(socket, impala, config, [ENV], num_agents=1).init(jax.random.key(1))
+    start = meta_gradient.make_search(socket, impala, config, [ENV], num_agents=1).init(jax.random.key(1))
     agent = jax.tree.map(lambda x: x[0], start.agents)
     by_critic = judges.by_own_critic(config, ENV)
     trainer = meta_gradient._smooth(socket, impala, config, ENV, by_critic)(start.meta_params)
@@ -130,7 +130,7 @@ def test_a_rule_of_disco():
     config = disco.Config(
         **sizes, capacity=32, warmup_steps=16, total_steps=160, hidden_sizes=(8,), head_size=8, learning_rate=0.01
     )
-    search = meta_gradient.of(sockets.make("disco"), disco, config, [ENV], num_agents=2, num_iterations=2)
+    search = meta_gradient.make_search(sockets.make("disco"), disco, config, [ENV], num_agents=2, num_iterations=2)
     start = jax.jit(search.init)(jax.random.key(0))
     state, metrics = jax.jit(search.step)(start)
     moved = {name: bool(np.any(x != start.meta_params[name])) for name, x in search.mean(state).items()}

@@ -1,5 +1,6 @@
 """What a run is to do: a description, and the members and trainers that it stands for."""
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -185,23 +186,15 @@ def describe(
         ConfigError: With a line for each problem.
     """
     swept = swept or {}
-    problems = cfg.problems(options)
-    problems += [] if problems else stop_options.problems_of_options(options)
-    if not problems and options.seed + options.num_seeds > 2**32:
-        problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
     count = len(next(iter(swept.values()), [0]))
-    if not problems and count * options.num_seeds > cfg.MEMBERS:
-        size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
-        problems.append(f"num_seeds = {options.num_seeds}: {size}")
-    env, functions, algorithm, own = None, dict(learned or {}), ALGORITHMS[algo], dict[str, str]()
+    problems = cfg.problems(options)
+    problems += [] if problems else _size_problems(options, count)
+    functions, algorithm, own = dict(learned or {}), ALGORITHMS[algo], dict[str, str]()
     if getattr(options, "diagnostics", False):
         algorithm = algorithm.wrapped(looking)
+    env = None
     try:
-        workers = int(options.workers) if getattr(options, "workers", "").isdecimal() else 0
-        halves = getattr(options, "double_buffering", "") == "on"
-        apart = getattr(options, "workers", "") == "none" and (halves or getattr(options, "ahead", 0) > 0)
-        num_envs = getattr(config, "num_envs", 1) * count * options.num_seeds // (2 if apart and halves else 1)
-        with copies.planned(num_envs, workers=workers, apart=apart):
+        with _planned_copies(options, config, count):
             env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
@@ -236,6 +229,26 @@ def describe(
     seeds = list(range(options.seed, options.seed + options.num_seeds))
     fields = dict(vars(config)), swept, functions, of_play, stop_options.described(options)
     return Description(algo, options.env, env_params, seeds, *fields, split=sharding.described(options), parts=own)
+
+
+def _size_problems(options: Any, count: int) -> list[str]:
+    """Returns the problems of early stopping and of how many agents ``count`` configurations have, a line each."""
+    problems = stop_options.problems_of_options(options)
+    if not problems and options.seed + options.num_seeds > 2**32:
+        problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
+    if not problems and count * options.num_seeds > cfg.MEMBERS:
+        size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
+        problems.append(f"num_seeds = {options.num_seeds}: {size}")
+    return problems
+
+
+def _planned_copies(options: Any, config: Any, count: int) -> contextlib.AbstractContextManager[None]:
+    """Announces how many copies of an environment of the host ``count`` configurations step at once."""
+    workers = int(options.workers) if getattr(options, "workers", "").isdecimal() else 0
+    halves = getattr(options, "double_buffering", "") == "on"
+    apart = getattr(options, "workers", "") == "none" and (halves or getattr(options, "ahead", 0) > 0)
+    num_envs = getattr(config, "num_envs", 1) * count * options.num_seeds // (2 if apart and halves else 1)
+    return copies.planned(num_envs, workers=workers, apart=apart)
 
 
 class Setup(NamedTuple):

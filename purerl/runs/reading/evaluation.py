@@ -74,12 +74,8 @@ def load(
     path, files = Path(directory) / policies.DESCRIPTION, here(directory)
     if parts := sweeps.parts(Path(directory)):
         raise ConfigError(f"{directory}: is a sweep of several programs; name one of {parts[0]} to {parts[-1]}")
-    saved = policies.load_description(Path(directory))
-    written, swept = dict(saved), saved.get("swept")
-    if env_params and isinstance(saved.get("env_params"), dict) and isinstance(swept, dict):
-        if twice := ", ".join(name for name in env_params if name in env_part(swept)):
-            raise ConfigError(f"env_params: {twice}: is swept in {directory}, whose agents have values of their own")
-        saved = {**saved, "env_params": {**saved["env_params"], **env_params}}
+    written = policies.load_description(Path(directory))
+    saved = _with_env_params(written, env_params, directory)
     stand_in, why = None, ""
     try:
         description = Description.of_json(saved, str(path), trust=trust)
@@ -112,6 +108,16 @@ def load(
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: the run cannot be rebuilt ({reason[:200]})") from error
     return Run(saved, setup, env, learner, policy, why)
+
+
+def _with_env_params(saved: dict[str, Any], env_params: Mapping[str, Any], directory: str | Path) -> dict[str, Any]:
+    """Returns a saved description with parameters of the environment in place of its own."""
+    swept = saved.get("swept")
+    if not env_params or not isinstance(saved.get("env_params"), dict) or not isinstance(swept, dict):
+        return dict(saved)
+    if twice := ", ".join(name for name in env_params if name in env_part(swept)):
+        raise ConfigError(f"env_params: {twice}: is swept in {directory}, whose agents have values of their own")
+    return {**saved, "env_params": {**saved["env_params"], **env_params}}
 
 
 def _is_missing(saved: dict[str, Any], trust: Trust, where: Path, error: str) -> bool:

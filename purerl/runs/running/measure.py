@@ -67,10 +67,8 @@ def plan(
     if setup.host and target:
         raise ConfigError(f"target = {target!r}: is not supported for the host environment {description.env}")
     algo, per_agent = description.algo, options.devices_per_agent
-    if target:
-        used = absent.devices(target, max(options.num_devices, per_agent))
-    else:
-        used = devices.chosen(options.num_devices, per_agent)
+    at_least = max(options.num_devices, per_agent)
+    used = absent.devices(target, at_least) if target else devices.chosen(options.num_devices, per_agent)
     split = sharding.split(description.split, per_agent)
     program: RunProgram | HostProgram
     if setup.host:
@@ -81,30 +79,31 @@ def plan(
             program = compile_program(
                 setup.make_trainer, setup.members, batch_size, used, lanes, algo=algo, split=split
             )
-    trainer = setup.trainer
-    state = jax.eval_shape(trainer.init, setup.members.keys[0])
-    cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
-    shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
-    kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
-    products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
-    sent = program.sent_bytes if isinstance(program, RunProgram) else 0.0
-    cost = cost._replace(
-        **kept,
-        shards=split.shards,
-        sent_bytes=sent,
-        frames_per_iteration=trainer.env_steps,
-        dataset_bytes=shared,
-        product_flops_per_frame=products,
-    )
+    cost = _cost(setup, program)._replace(shards=split.shards)
     if isinstance(program, RunProgram) and target:
         return cost, forecast(setup, program, cost, target)
     if measured:
         return cost, speed(setup, program)
     if isinstance(program, HostProgram):
         return cost, None
-    frames = trainer.frames(setup.config.num_iterations) * setup.members.size
+    frames = setup.trainer.frames(setup.config.num_iterations) * setup.members.size
     expected = seconds(counted(setup, program), cost.flops_per_frame * frames / cost.devices)
     return cost, Speed(frames / expected, expected, estimated=True) if expected else None
+
+
+def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
+    """Determines memory, arithmetic and traffic of a compiled training."""
+    trainer = setup.trainer
+    state = jax.eval_shape(trainer.init, setup.members.keys[0])
+    cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
+    return cost._replace(
+        replay_bytes=trees.nbytes(state.replay),
+        carry_bytes=trees.nbytes(state.actors.carry),
+        sent_bytes=program.sent_bytes if isinstance(program, RunProgram) else 0.0,
+        frames_per_iteration=trainer.env_steps,
+        dataset_bytes=datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0))),
+        product_flops_per_frame=arithmetic.product_flops(trainer.step, state) / trainer.env_steps,
+    )
 
 
 def speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:

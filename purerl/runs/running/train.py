@@ -48,7 +48,7 @@ from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.run_loop import Run
-from purerl.runs.running.training import Progress, cut_logs, endless, train_batches
+from purerl.runs.running.training import Progress, Trained, cut_logs, endless, train_batches
 from purerl.store import json_files, trusted_modules
 from purerl.store.policies import save_policy
 from purerl.types import Trainer
@@ -286,28 +286,7 @@ def _train_and_play(
     if not processes.is_first():
         return 128 + interrupted[0] if over else EXIT_DIVERGED if diverged else 0
     setup, alive = run.setup.first(len(trained.alive)), trained.alive
-    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive), "spaces": setup.spaces()})
-    if trained.buffer is not None:
-        about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
-        try:
-            levels.save(directory, trained.buffer, {**about, "members": setup.labels})
-        except ConfigError as error:  # the levels are too large to save
-            say(run.console, f"the levels are not saved: {error}")
-    summary = {
-        "status": "interrupted",
-        **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
-        "env_steps": max(trained.env_steps),
-        "all_env_steps": sum(trained.env_steps),
-        "wall_seconds": trained.seconds,
-        "compile_seconds": program.compile_seconds,
-        "steps_per_second": sum(trained.env_steps) / trained.seconds,
-        "alive_per_seed": alive,
-        **({"stopped_at_per_seed": trained.stopped_at} if description.stop else {}),
-        "predicted_peak_bytes": program.chunk.peak_bytes,
-        "mesh": program.chunk.layout.axes,
-        **machine_facts(),
-    }
-    json_files.write_json(directory / "summary.json", summary)
+    summary = _write(run, program, setup, trained)
     if not trained.ended:
         say(run.console, endless(run, max(trained.env_steps)))
     for line in early_stopping.divergences(run, trained.faults):
@@ -335,3 +314,31 @@ def _train_and_play(
         with picturing(directory):
             levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
     return EXIT_DIVERGED if diverged else 0
+
+
+def _write(run: Run, program: RunProgram | HostProgram, setup: Setup, trained: Trained) -> dict[str, Any]:
+    """Writes the policies, the levels and a summary without an evaluation, which it returns."""
+    description, directory, alive = run.description, run.directory, trained.alive
+    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive), "spaces": setup.spaces()})
+    if trained.buffer is not None:
+        about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
+        try:
+            levels.save(directory, trained.buffer, {**about, "members": setup.labels})
+        except ConfigError as error:  # the levels are too large to save
+            say(run.console, f"the levels are not saved: {error}")
+    summary = {
+        "status": "interrupted",
+        **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
+        "env_steps": max(trained.env_steps),
+        "all_env_steps": sum(trained.env_steps),
+        "wall_seconds": trained.seconds,
+        "compile_seconds": program.compile_seconds,
+        "steps_per_second": sum(trained.env_steps) / trained.seconds,
+        "alive_per_seed": alive,
+        **({"stopped_at_per_seed": trained.stopped_at} if description.stop else {}),
+        "predicted_peak_bytes": program.chunk.peak_bytes,
+        "mesh": program.chunk.layout.axes,
+        **machine_facts(),
+    }
+    json_files.write_json(directory / "summary.json", summary)
+    return summary
