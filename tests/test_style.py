@@ -21,7 +21,7 @@ LONG = {
     "reuse.reusing": "its docstring explains what is learned from",
 }
 """Functions of more than 60 lines in algos and learners, and why they are not two."""
-ELSEWHERE = {"nested conditional": 18, "parallel calls": 167, "long function": 40}
+ELSEWHERE = {"nested conditional": 18, "parallel calls": 166, "long function": 37}
 """How many there are in the rest of the package; a change may lower a number."""
 
 
