@@ -7,7 +7,7 @@ import numbers
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeVar, dataclass_transform, overload
 
 import jax
@@ -249,13 +249,6 @@ def problems(config: Any) -> list[str]:
         if problem:
             problems.append(f"{name} = {value!r}: {problem}")
     return problems
-
-
-def with_defaults(config: C, names: Collection[str]) -> C:
-    """Returns ``config`` with the defaults of the fields ``names``."""
-    given: Any = config
-    defaults = {field.name: field.default for field in dataclasses.fields(given)}
-    return dataclasses.replace(given, **{name: defaults[name] for name in names})
 
 
 def known(*values: Any) -> bool:

@@ -1,5 +1,6 @@
 """What an algorithm is: a value that names its parts. Each file of this folder ends in one."""
 
+import dataclasses
 import functools
 import inspect
 import re
@@ -118,12 +119,12 @@ class Algorithm(NamedTuple, Generic[P]):
         if mistaken := self._mistaken(config, env):
             return mistaken
         of_fields = cfg.problems(config)
-        wrong = {line.partition(" = ")[0] for line in of_fields}
-        valid = cfg.with_defaults(config, wrong)
-        if any(type(getattr(valid, name)) is int for name in wrong):
+        defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(config)}
+        wrong = {name: defaults[name] for name in (line.partition(" = ")[0] for line in of_fields)}
+        if any(type(default) is int or default is dataclasses.MISSING for default in wrong.values()):
             return of_fields
-        together = self._problems_of_several(valid, env)
-        return of_fields + [line for line in together if wrong.isdisjoint(re.findall(r"\w+", line))]
+        together = self._problems_of_several(dataclasses.replace(config, **wrong), env)
+        return of_fields + [line for line in together if wrong.keys().isdisjoint(re.findall(r"\w+", line))]
 
     def _problems_of_several(self, config: Loop, env: Env | None) -> list[str]:
         """Returns `problems` of a config whose fields are valid."""
