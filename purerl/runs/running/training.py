@@ -105,7 +105,7 @@ class Training:
     """
 
     index: int
-    """The number of the batch that is trained, ``batch`` are its members, ``state`` and ``done`` how far it is."""
+    """The number of the batch that is trained; ``batch`` has its members, ``state`` and ``done`` say how far it is."""
     batch: population.Members
     state: TrainState
     done: int
