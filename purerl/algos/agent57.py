@@ -17,7 +17,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.algos.ngu import Controller, Experience
 from purerl.formulas import bandits, novelty, td_errors
 from purerl.learners.families import action_values
-from purerl.learners.parts import gradients, sequences
+from purerl.learners.parts import sequences
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
 from purerl.networks.recurrent import Recurrent
@@ -78,7 +78,8 @@ def make_learner(
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = given_or_own(network, make_network(config, env), ngu.input_space(config, env))
-    optimiser = optimiser or gradients.make_optimiser(config)
+    learning = action_values.q_learning(config, env, optimiser)
+    replayed = sequences.ReplayedSequences(config, network)
 
     betas = novelty.betas(config.num_policies, config.intrinsic_scale)
 
@@ -88,19 +89,18 @@ def make_learner(
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         experience, weight, target = batch
         items, policy = experience.items, experience.policy
-        q = sequences.unroll(config, network, params, items)
+        q = replayed.unroll(params, items)
         chooser, after_cut = jax.lax.stop_gradient(q) if config.double else target
         after = items.next_obs.obs[1].policy
         best = jnp.argmax(read(chooser, policy), -1)
         best_after_cut = jnp.argmax(read(after_cut, after), -1)
         gamma = novelty.wide_gammas(config.num_policies, config.gamma, config.gamma_middle, config.gamma_end)[policy]
-        rewards = Twins(sequences.late(config, items.reward), experience.intrinsic)
-        discount = gamma * (1 - sequences.late(config, items.terminated))
+        rewards = Twins(items.reward[config.burn_in :], experience.intrinsic)
+        discount = gamma * (1 - items.terminated[config.burn_in :])
         trace = config.trace_lambda * (best == experience.number)
 
         def of_one(reward: Array, q: Array, target_q: Array, target_after: Array) -> tuple[Array, Array, Array]:
-            target, learned = sequences.retrace_targets(
-                config,
+            target, learned = replayed.retrace_targets(
                 items,
                 reward=reward,
                 discount=discount,
@@ -119,10 +119,10 @@ def make_learner(
         return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 
     def learn(values: action_values.ActionValueState, experience: Experience, weight: Array):
-        target = sequences.unroll(config, network, values.target_params, experience.items)
-        return action_values.q_learning_step(config, env, optimiser, loss, values, (experience, weight, target))
+        target = replayed.unroll(values.target_params, experience.items)
+        return learning.step(loss, values, (experience, weight, target))
 
-    return ngu.make_family_learner(config, env, network, optimiser, read, learn, make_controller(config))
+    return ngu.make_family_learner(config, env, network, learning, read, learn, make_controller(config))
 
 
 def make_controller(config: Agent57Config) -> Controller:

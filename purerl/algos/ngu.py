@@ -9,7 +9,7 @@ last observation of an episode, upon which no actor acts, has no bonus.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.formulas import novelty as formulas
 from purerl.learners.families import action_values
-from purerl.learners.families.action_values import ActionValueState
-from purerl.learners.parts import gradients, novelty, sequences, settings
+from purerl.learners.families.action_values import ActionValueState, QLearning
+from purerl.learners.parts import novelty, sequences, settings
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
@@ -265,23 +265,23 @@ def make_learner(
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = given_or_own(network, make_network(config, env), input_space(config, env))
-    optimiser = optimiser or gradients.make_optimiser(config)
+    learning = action_values.q_learning(config, env, optimiser)
+    replayed = sequences.ReplayedSequences(config, network)
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         experience, weight, target_q = batch
         items = experience.items
-        q = sequences.unroll(config, network, params, items)
+        q = replayed.unroll(params, items)
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
         best, best_after_cut = (jnp.argmax(x, axis=-1) for x in chooser)
         value = at(config, target_q[0], best)
         after_cut = at(config, target_q[1], best_after_cut)
         beta = formulas.betas(config.num_policies, config.intrinsic_scale)[experience.policy]
         gamma = formulas.gammas(config.num_policies, config.gamma, config.gamma_end)[experience.policy]
-        target, learned = sequences.retrace_targets(
-            config,
+        target, learned = replayed.retrace_targets(
             items,
-            reward=sequences.late(config, items.reward) + beta * experience.intrinsic,
-            discount=gamma * (1 - sequences.late(config, items.terminated)),
+            reward=items.reward[config.burn_in :] + beta * experience.intrinsic,
+            discount=gamma * (1 - items.terminated[config.burn_in :]),
             taken=at(config, target_q[0], experience.number),
             value=value,
             after_cut=after_cut,
@@ -294,11 +294,11 @@ def make_learner(
         return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 
     def learn(values: ActionValueState, experience: Experience, weight: Array):
-        target_q = sequences.unroll(config, network, values.target_params, experience.items)
-        return action_values.q_learning_step(config, env, optimiser, loss, values, (experience, weight, target_q))
+        target_q = replayed.unroll(values.target_params, experience.items)
+        return learning.step(loss, values, (experience, weight, target_q))
 
     controller = fixed_controller(config.num_policies)
-    return make_family_learner(config, env, network, optimiser, lambda q, policy: q, learn, controller)
+    return make_family_learner(config, env, network, learning, lambda q, policy: q, learn, controller)
 
 
 def at(config: NGUConfig, q: Array, number: Array) -> Array:
@@ -316,7 +316,13 @@ def fixed_controller(num_policies: int) -> Controller:
 
 
 def make_family_learner(
-    config: NGUConfig, env: Env, network: Recurrent, optimiser: Any, read: Read, learn: Learn, controller: Controller
+    config: NGUConfig,
+    env: Env,
+    network: Recurrent,
+    learning: QLearning,
+    read: Read,
+    learn: Learn,
+    controller: Controller,
 ) -> Learner:
     """Makes the `Learner` of Never Give Up and of what extends it.
 
@@ -324,7 +330,7 @@ def make_family_learner(
         config: Settings of the algorithm.
         env: Environment to learn in.
         network: A recurrent network of ``(obs, NetworkInputs)``.
-        optimiser: An optax transformation for the action values.
+        learning: How the action values are acted by and learned.
         read: Reads the network's output as action values.
         learn: Takes an update of the action values.
         controller: Chooses the actors' policies.
@@ -347,7 +353,7 @@ def make_family_learner(
     def init(key: Key, obs: PyTree) -> PolicyFamilyState:
         key_values, key_novelty = jax.random.split(key)
         seen = obs, init_carry(trees.length(obs)).inputs
-        values = action_values.init_state(config, optimiser, network.init(key_values, seen))
+        values = learning.init_state(network.init(key_values, seen))
         return PolicyFamilyState(values, *new.init(key_novelty, obs))
 
     def step(
@@ -370,7 +376,7 @@ def make_family_learner(
         drawn, actor = noise
         which = jnp.where(carry.begins, controller.choose(carry.control, drawn[:, 2:], actor), carry.inputs.policy)
         q, inputs, following = step(PolicyFamilyPolicy(behaviour.values.params, behaviour.judges), here, which)
-        epsilon = action_values.epsilons(config, behaviour.values, q.shape[0])
+        epsilon = learning.epsilons(behaviour.values, q.shape[0])
         number = exploration.epsilon_greedy(q, epsilon, drawn[:, :2], actions.legal(here.obs))
         following = following._replace(inputs=following.inputs._replace(action=number))
         return actions.action(number), following, Recorded(carry.memory, inputs)
@@ -400,7 +406,7 @@ def make_family_learner(
         return Judges(embedding, state.distilled.judge if state.distilled else ())
 
     def behaviour(state: PolicyFamilyState) -> PolicyFamilyBehaviour:
-        return PolicyFamilyBehaviour(action_values.behaviour(config, state.params, state.values.updates), judges(state))
+        return PolicyFamilyBehaviour(learning.behaviour(state.params, state.values.updates), judges(state))
 
     def update(state: PolicyFamilyState, sample: Sample, key: Key) -> Updated:
         experience = prepare(config, actions.number, sample.items)
@@ -445,7 +451,7 @@ def prepare(config: NGUConfig, number_of: Callable[[Array], Array], items: Trans
         extras=items.extras.first,
     )
     learned = (number, jnp.where(last, 0.0, following), inputs.policy)
-    return Experience(changed, *(sequences.late(config, x) for x in learned))
+    return Experience(changed, *(x[config.burn_in :] for x in learned))
 
 
 def novelty_batch(config: NGUConfig, number_of: Callable[[Array], Array], sample: Sample) -> tuple[PyTree, ...]:

@@ -22,7 +22,7 @@ from purerl.envs import agents
 from purerl.formulas import exploration
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
-from purerl.learners.parts import checks, from_replay, gradients, many_agents, sequences, settings
+from purerl.learners.parts import checks, from_replay, many_agents, sequences, settings
 from purerl.networks import mixers, recurrent
 from purerl.networks.given import given_or_own
 from purerl.networks.mixers import Mixer
@@ -124,17 +124,19 @@ def make_team_learner(
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    optimiser, team = optimiser or gradients.make_optimiser(config), many_agents.team(env)
+    learning = action_values.q_learning(config, env, optimiser)
+    replayed = sequences.ReplayedSequences(config, network)
+    team = many_agents.team(env)
 
     def init(key: Key, obs: PyTree) -> ActionValueState:
         key_agents, key_mixer = jax.random.split(key)
         q = jnp.zeros((trees.length(obs), team.num_agents))
         params = {"agents": network.init(key_agents, obs), "mixer": mixer.init(key_mixer, q, team.state(obs))}
-        return action_values.init_state(config, optimiser, params)
+        return learning.init_state(params)
 
     def explore(behaviour: ActionValueBehaviour, here: Situation, noise: Array):
         q, following = network.step(behaviour.params, here.obs, here.carry)
-        epsilon = action_values.epsilons(config, behaviour, q.shape[0])[:, None]
+        epsilon = learning.epsilons(behaviour, q.shape[0])[:, None]
         return exploration.epsilon_greedy(q, epsilon, noise, team.legal(here.obs)), following, here.carry
 
     def exploit(policy: PyTree, here: Situation, key: Key):
@@ -142,7 +144,7 @@ def make_team_learner(
         return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
 
     def values(params: PyTree, items: Transition) -> tuple[Array, Array]:
-        return sequences.unroll(config, network, params["agents"], items)
+        return replayed.unroll(params["agents"], items)
 
     def mixed(params: PyTree, q: Array, obs: PyTree) -> Array:
         """Returns the values ``[..., G]`` of the team, to which an agent that is out of the game adds nothing."""
@@ -164,18 +166,18 @@ def make_team_learner(
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_params, target_q = batch
         q = values(params, items)
-        obs = jax.tree.map(lambda x: sequences.late(config, x), items.obs)
+        obs = jax.tree.map(lambda x: x[config.burn_in :], items.obs)
         chooser, observations = jax.lax.stop_gradient(q) if config.double else target_q, (obs, items.next_obs.obs)
         value, after_cut = (
             mixed(target_params, _at(of, counted(jnp.argmax(by, axis=-1), obs)), obs)
             for by, of, obs in zip(chooser, target_q, observations, strict=True)
         )
         target, learned = jax.vmap(
-            lambda value, after: sequences.targets(config, items, value, after, config.gamma, config.n_step),
+            lambda value, after: replayed.targets(items, value, after, config.gamma, config.n_step),
             in_axes=-1,
             out_axes=-1,
         )(value, after_cut)  # [L, N, G]
-        taken = mixed(params, _at(q[0], counted(sequences.late(config, items.action), obs)), obs)
+        taken = mixed(params, _at(q[0], counted(items.action[config.burn_in :], obs)), obs)
         if team.present and taken.shape[-1] > 1:
             learned &= team.present(obs)
         error = jnp.where(learned, target - taken, 0.0)
@@ -184,20 +186,20 @@ def make_team_learner(
         metrics = {"value": jnp.mean(taken), "td_error": jnp.mean(weight * mean_size)}
         return jnp.mean(weight * 0.5 * each), (mean_size, metrics)
 
-    def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
+    def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         target_q = values(state.target_params, sample.items)
         batch = sample.items, sample.weight, state.target_params, target_q
-        return action_values.q_learning_step(config, env, optimiser, loss, state, batch)
+        return learning.step(loss, state, batch)
 
     return Learner(
         init=init,
         init_carry=network.init_carry,
         noise=lambda key, shape: draw.uniform(key, (*shape, team.num_agents, 2)),
-        behaviour=lambda state: action_values.behaviour(config, state.params["agents"], state.updates),
+        behaviour=lambda state: learning.behaviour(state.params["agents"], state.updates),
         explore=explore,
         policy=lambda state: state.params["agents"],
         exploit=exploit,
-        update=learn,
+        update=update,
     )
 
 

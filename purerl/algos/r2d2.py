@@ -17,7 +17,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
-from purerl.learners.parts import gradients, sequences, settings
+from purerl.learners.parts import sequences, settings
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.given import given_or_own
@@ -88,14 +88,15 @@ def make_learner(
     network = given_or_own(network, make_network(config, env), env.observation_space)
     if env.legal:
         network = recurrent.legal_only(network, actions.legal)
-    optimiser = optimiser or gradients.make_optimiser(config)
+    learning = action_values.q_learning(config, env, optimiser)
+    replayed = sequences.ReplayedSequences(config, network)
 
     def init(key: Key, obs: PyTree) -> ActionValueState:
-        return action_values.init_state(config, optimiser, network.init(key, obs))
+        return learning.init_state(network.init(key, obs))
 
     def explore(behaviour: ActionValueBehaviour, here: Situation, noise: Array):
         q, following = network.step(behaviour.params, here.obs, here.carry)
-        epsilon = action_values.epsilons(config, behaviour, q.shape[0])
+        epsilon = learning.epsilons(behaviour, q.shape[0])
         number = exploration.epsilon_greedy(q, epsilon, noise, actions.legal(here.obs))
         return actions.action(number), following, here.carry
 
@@ -110,27 +111,27 @@ def make_learner(
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_q = batch
-        q = sequences.unroll(config, network, params, items)  # of the steps [L, N, A], and after the cut [N, A]
+        q = replayed.unroll(params, items)  # of the steps [L, N, A], and after the cut [N, A]
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
         value, after_cut = jax.tree.map(best_value, chooser, target_q)
-        target, learned = sequences.targets(config, items, value, after_cut, config.gamma, config.n_step)
+        target, learned = replayed.targets(items, value, after_cut, config.gamma, config.n_step)
         target = td_errors.rescale(target, config.rescale_epsilon)
-        action = sequences.late(config, items.action)
+        action = items.action[config.burn_in :]
         taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
         total, priority, td_error = sequences.squared(config.priority_mix, target - taken, learned, weight)
         most = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
         return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 
     def update(state: ActionValueState, sample: Sample, key: Key) -> Updated:
-        target_q = sequences.unroll(config, network, state.target_params, sample.items)
+        target_q = replayed.unroll(state.target_params, sample.items)
         batch = sample.items, sample.weight, target_q
-        return action_values.q_learning_step(config, env, optimiser, loss, state, batch)
+        return learning.step(loss, state, batch)
 
     return Learner(
         init=init,
         init_carry=network.init_carry,
         noise=lambda key, shape: draw.uniform(key, (*shape, 2)),
-        behaviour=lambda state: action_values.behaviour(config, state.params, state.updates),
+        behaviour=lambda state: learning.behaviour(state.params, state.updates),
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,

@@ -125,68 +125,81 @@ def network_shape(config: ActionValueConfig, env: Env) -> dict[str, Any]:
     }
 
 
-def behaviour(config: ActionValueConfig, params: PyTree, updates: Count) -> ActionValueBehaviour:
-    """Returns how ``params`` act after so many updates."""
-    annealing = config.exploration_fraction * jnp.float32(config.total_updates)
-    progress = schedules.progress(updates, annealing)
-    return ActionValueBehaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
+class QLearning(NamedTuple):
+    """How action values are learned, and acted by: epsilon-greedily, by a target network, maybe with a lag."""
+
+    config: ActionValueConfig
+    env: Env
+    optimiser: optax.GradientTransformation
+
+    def init_state(self, params: PyTree) -> ActionValueState:
+        """Makes the state before the first update."""
+        opt_state = gradients.init_optimiser(self.optimiser, params)
+        past = stale_actors.begin(params, self.config.lag) if self.config.lag else ()
+        return ActionValueState(params, params, opt_state, past, counters.of(), jnp.zeros((), jnp.int32))
+
+    def behaviour(self, params: PyTree, updates: Count) -> ActionValueBehaviour:
+        """Returns how ``params`` act after so many updates."""
+        config = self.config
+        annealing = config.exploration_fraction * jnp.float32(config.total_updates)
+        progress = schedules.progress(updates, annealing)
+        return ActionValueBehaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
+
+    def epsilons(self, behaviour: ActionValueBehaviour, num_envs: int) -> Array:
+        """Computes the probability ``[B]`` of a random action in each of ``B = num_envs`` environments."""
+        total = num_envs * shards.count()
+        ladder = exploration.epsilon_ladder(behaviour.epsilon, self.config.epsilon_ladder, total)
+        return ladder if shards.count() == 1 else ladder[shards.numbers(num_envs)]
+
+    def step(
+        self,
+        loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
+        state: ActionValueState,
+        batch: PyTree,
+    ) -> Updated:
+        """Takes one gradient step, and updates the target network and the past with it.
+
+        The gradient is taken at the parameters of ``lag`` updates ago, and zero if that is more than ``max_lag``, as
+        the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them that take turns
+        have a lag of ``K - 1``.
+
+        Args:
+            loss: ``loss(params, batch) -> (loss, (priority [N], metrics))``.
+            state: State before the update.
+            batch: Argument of ``loss``.
+
+        Returns:
+            The new state, the metrics, and the priorities ``[N]``.
+        """
+        config = self.config
+
+        def scaled(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+            value, aux = loss(params, batch)
+            return value * (config.lag <= config.max_lag), aux
+
+        stale, past = stale_actors.lagged(state.past, state.params, config.lag) if state.past else (state.params, ())
+        params, opt_state, (priority, more), metrics = gradients.gradient_step(
+            scaled, self.optimiser, state.params, state.opt_state, batch, at=stale
+        )
+        target_params, target_age = target_networks.periodic(
+            params, state.target_params, state.target_age, config.target_period
+        )
+        acted = self.behaviour(state.params, state.updates)
+        epsilon = jnp.mean(self.epsilons(acted, config.num_envs * self.env.num_agents))
+        updates = counters.increment(state.updates)
+        learned = ActionValueState(params, target_params, opt_state, past, updates, target_age)
+        return Updated(learned, {**more, **metrics, "epsilon": epsilon}, priority)
 
 
-def epsilons(config: ActionValueConfig, behaviour: ActionValueBehaviour, num_envs: int) -> Array:
-    """Computes the probability ``[B]`` of a random action in each of ``B = num_envs`` environments."""
-    ladder = exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs * shards.count())
-    return ladder if shards.count() == 1 else ladder[shards.numbers(num_envs)]
-
-
-def init_state(config: ActionValueConfig, optimiser: optax.GradientTransformation, params: PyTree) -> ActionValueState:
-    """Makes the state before the first update."""
-    opt_state = gradients.init_optimiser(optimiser, params)
-    age = jnp.zeros((), jnp.int32)
-    past = stale_actors.begin(params, config.lag) if config.lag else ()
-    return ActionValueState(params, params, opt_state, past, counters.of(), age)
-
-
-def q_learning_step(
-    config: ActionValueConfig,
-    env: Env,
-    optimiser: optax.GradientTransformation,
-    loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
-    state: ActionValueState,
-    batch: PyTree,
-) -> Updated:
-    """Takes one gradient step, and updates the target network and the past with it.
-
-    The gradient is taken at the parameters of ``config.lag`` updates ago, and zero if that is more than
-    ``config.max_lag``, as the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them
-    that take turns have a lag of ``K - 1``.
+def q_learning(config: ActionValueConfig, env: Env, optimiser: optax.GradientTransformation | None = None) -> QLearning:
+    """Makes the `QLearning` of an algorithm.
 
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        optimiser: As for `gradients.gradient_step`.
-        loss: ``loss(params, batch) -> (loss, (priority [N], metrics))``.
-        state: State before the update.
-        batch: Argument of ``loss``.
-
-    Returns:
-        The new state, the metrics, and the priorities ``[N]``.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-
-    def scaled(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        value, aux = loss(params, batch)
-        return value * (config.lag <= config.max_lag), aux
-
-    stale, past = stale_actors.lagged(state.past, state.params, config.lag) if state.past else (state.params, ())
-    params, opt_state, (priority, more), metrics = gradients.gradient_step(
-        scaled, optimiser, state.params, state.opt_state, batch, at=stale
-    )
-    target_params, target_age = target_networks.periodic(
-        params, state.target_params, state.target_age, config.target_period
-    )
-    acted = behaviour(config, state.params, state.updates)
-    epsilon = jnp.mean(epsilons(config, acted, config.num_envs * env.num_agents))
-    state = ActionValueState(params, target_params, opt_state, past, counters.increment(state.updates), target_age)
-    return Updated(state, {**more, **metrics, "epsilon": epsilon}, priority)
+    return QLearning(config, env, optimiser or gradients.make_optimiser(config))
 
 
 def nothing(q: Array, action: Array) -> tuple[()]:
@@ -206,11 +219,9 @@ class QAgent(NamedTuple):
     - ``record(q [B, A], action [B])``: what is kept in the replay, as ``extras``.
     """
 
-    config: ActionValueConfig
-    env: Env
+    learning: QLearning
     network: ValueNetwork
     values: Callable[[PyTree], Array]
-    optimiser: optax.GradientTransformation
     actions: joint_actions.JointActions
     record: Callable[[Array, Array], PyTree]
 
@@ -239,7 +250,7 @@ class QAgent(NamedTuple):
         They are those of the online network, ``params``, for double Q-learning (van Hasselt et al. 2016), else those of
         the target network.
         """
-        choosing = jax.lax.stop_gradient(params) if self.config.double else batch.target_params
+        choosing = jax.lax.stop_gradient(params) if self.learning.config.double else batch.target_params
         return self.choices(
             self.network.apply(choosing, batch.items.next_obs, batch.chooser_noise), batch.items.next_obs
         )
@@ -266,15 +277,15 @@ class QAgent(NamedTuple):
         state: ActionValueState,
         batch: Batch,
     ) -> Updated:
-        """Takes a `q_learning_step` on a batch."""
-        return q_learning_step(self.config, self.env, self.optimiser, loss, state, batch)
+        """Takes a step on a batch (`QLearning.step`)."""
+        return self.learning.step(loss, state, batch)
 
     def learner(self, update: Callable[[ActionValueState, Sample, Key], Updated]) -> Learner:
         """Makes the `Learner` of an algorithm with the update ``update(state, sample, key)``."""
-        config, network, actions = self.config, self.network, self.actions
+        learning, network, actions = self.learning, self.network, self.actions
 
         def init(key: Key, obs: PyTree) -> ActionValueState:
-            return init_state(config, self.optimiser, network.init(key, obs))
+            return learning.init_state(network.init(key, obs))
 
         def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
             key_network, key_epsilon = jax.random.split(key)
@@ -283,7 +294,7 @@ class QAgent(NamedTuple):
         def explore(behaviour: ActionValueBehaviour, here: Situation, noise: PyTree):
             network_noise, epsilon_noise = noise
             q = self.choices(network.apply(behaviour.params, here.obs, network_noise), here.obs)
-            epsilon = epsilons(config, behaviour, q.shape[0])
+            epsilon = learning.epsilons(behaviour, q.shape[0])
             number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(here.obs))
             return actions.action(number), here.carry, self.record(q, number)
 
@@ -295,7 +306,7 @@ class QAgent(NamedTuple):
             init=init,
             init_carry=lambda num_envs: (),
             noise=noise,
-            behaviour=lambda state: behaviour(config, state.params, state.updates),
+            behaviour=lambda state: learning.behaviour(state.params, state.updates),
             explore=explore,
             policy=lambda state: state.params,
             exploit=exploit,
@@ -321,8 +332,8 @@ def make_agent(
         values: Reads action values off the outputs.
         record: What ``record(q [B, A], action [B])`` returns is kept in the replay, as ``extras``.
     """
-    optimiser = optimiser or gradients.make_optimiser(config)
-    return QAgent(config, env, network, values, optimiser, joint_actions.joint_actions(env), record)
+    learning = q_learning(config, env, optimiser)
+    return QAgent(learning, network, values, joint_actions.joint_actions(env), record)
 
 
 def make_trainer(config: ActionValueConfig, env: Env, learner: Learner, **ring: Any) -> Trainer:

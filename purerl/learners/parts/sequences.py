@@ -4,6 +4,8 @@
 and the ring holds what followed (`replay.views.Cut`).
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -66,96 +68,102 @@ def problems(config: Spans, num_steps: int) -> list[str]:
     return problems
 
 
-def late(config: Sequences, x: Array) -> Array:
-    """Returns the steps after the burn-in."""
-    return x[config.burn_in :]
+class ReplayedSequences(NamedTuple):
+    """What a recurrent network and its targets are on replayed sequences, of which the burn-in is not learned from."""
 
+    config: Sequences
+    network: Recurrent
 
-def unroll(config: Sequences, network: Recurrent, params: PyTree, items: Transition) -> tuple[PyTree, PyTree]:
-    """Applies ``network`` to replayed sequences. No gradient flows through the burn-in.
+    def unroll(self, params: PyTree, items: Transition) -> tuple[PyTree, PyTree]:
+        """Applies the network to replayed sequences. No gradient flows through the burn-in.
 
-    Args:
-        config: Settings of the sequences.
-        network: A recurrent network.
-        params: Its parameters.
-        items: Sequences of a replay.
+        Args:
+            params: Parameters of the network.
+            items: Sequences of a replay.
 
-    Returns:
-        The outputs ``[L, N, ...]`` for the steps after the burn-in, and ``[N, ...]`` for what followed the sequences'
-        cut.
-    """
-    carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
-    steps = items.obs, items.terminated | items.truncated
-    obs, last = jax.tree.map(lambda x: x[: config.burn_in], steps)
-    if config.burn_in:
-        carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[2])
-    obs, last = jax.tree.map(lambda x: late(config, x), steps)
-    out, carries, _ = network.unroll(params, obs, carry, last)
-    index = jnp.maximum(items.next_obs.step - config.burn_in, 0)
-    carry = jax.tree.map(lambda x: x[index, jnp.arange(len(index))], carries)
-    return out, network.step(params, items.next_obs.obs, carry)[0]
+        Returns:
+            The outputs ``[L, N, ...]`` for the steps after the burn-in, and ``[N, ...]`` for what followed the cut.
+        """
+        carry = items.extras if self.config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
+        steps = items.obs, items.terminated | items.truncated
+        obs, last = jax.tree.map(lambda x: x[: self.config.burn_in], steps)
+        if self.config.burn_in:
+            carry = jax.lax.stop_gradient(self.network.unroll(params, obs, carry, last)[2])
+        obs, last = jax.tree.map(lambda x: x[self.config.burn_in :], steps)
+        out, carries, _ = self.network.unroll(params, obs, carry, last)
+        index = jnp.maximum(items.next_obs.step - self.config.burn_in, 0)
+        carry = jax.tree.map(lambda x: x[index, jnp.arange(len(index))], carries)
+        return out, self.network.step(params, items.next_obs.obs, carry)[0]
 
+    def targets(
+        self, items: Transition, value: Array, after_cut: Array, gamma: Scalar, n_step: int
+    ) -> tuple[Array, Array]:
+        """Computes the targets over ``n_step`` rewards of the steps after the burn-in.
 
-def targets(
-    config: Sequences, items: Transition, value: Array, after_cut: Array, gamma: Scalar, n_step: int
-) -> tuple[Array, Array]:
-    """Computes the targets over ``n_step`` rewards of the steps after the burn-in.
+        Args:
+            items: Sequences of a replay.
+            value: Values ``[L, N]`` of the observations of these steps.
+            after_cut: Values ``[N]`` of what followed the sequences' cut.
+            gamma: Discount factor per step.
+            n_step: Number of rewards.
 
-    Args:
-        config: Settings of the sequences.
-        items: Sequences of a replay.
-        value: Values ``[L, N]`` of the observations of these steps.
-        after_cut: Values ``[N]`` of what followed the sequences' cut.
-        gamma: Discount factor per step.
-        n_step: Number of rewards.
+        Returns:
+            The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
+        """
+        reward, terminated, truncated = (
+            x[self.config.burn_in :] for x in (items.reward, items.terminated, items.truncated)
+        )
+        cut = self._cut(items)
+        target = jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
+            reward,
+            value,
+            gamma * (1 - terminated),
+            truncated,
+            jnp.where(cut, reward + gamma * after_cut[None], value),
+            n_step,
+        )
+        return target, self._learned(items, truncated, cut)
 
-    Returns:
-        The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
-    """
-    reward, terminated, truncated = (late(config, x) for x in (items.reward, items.terminated, items.truncated))
-    cut = _cut(config, items)
-    target = jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
-        reward,
-        value,
-        gamma * (1 - terminated),
-        truncated,
-        jnp.where(cut, reward + gamma * after_cut[None], value),
-        n_step,
-    )
-    return target, _learned(config, items, truncated, cut)
+    def retrace_targets(
+        self,
+        items: Transition,
+        reward: Array,
+        discount: Array,
+        taken: Array,
+        value: Array,
+        after_cut: Array,
+        trace: Array,
+    ) -> tuple[Array, Array]:
+        """Computes targets that correct along the traces (`returns.stored_retrace`).
 
+        Args:
+            items: Sequences of a replay.
+            reward: Rewards ``[L, N]`` of the steps after the burn-in, as are all ``[L, N]``.
+            discount: Discounts ``[L, N]``, 0 where the process ended.
+            taken: Values ``[L, N]`` of the actions that were taken.
+            value: Values ``[L, N]`` of the observations.
+            after_cut: Values ``[N]`` of what followed the sequences' cut.
+            trace: Traces ``[L, N]``.
 
-def retrace_targets(
-    config: Sequences,
-    items: Transition,
-    reward: Array,
-    discount: Array,
-    taken: Array,
-    value: Array,
-    after_cut: Array,
-    trace: Array,
-) -> tuple[Array, Array]:
-    """Computes targets that correct along the traces (`returns.stored_retrace`).
+        Returns:
+            The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
+        """
+        truncated = items.truncated[self.config.burn_in :]
+        cut = self._cut(items)
+        stopped = jnp.where(cut, reward + discount * after_cut[None], taken)
+        columns = trace, reward, taken, value, discount, truncated, stopped
+        target = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)
+        return target, self._learned(items, truncated, cut)
 
-    Args:
-        config: Settings of the sequences.
-        items: Sequences of a replay.
-        reward: Rewards ``[L, N]`` of the steps after the burn-in, as are all ``[L, N]``.
-        discount: Discounts ``[L, N]``, 0 where the process ended.
-        taken: Values ``[L, N]`` of the actions that were taken.
-        value: Values ``[L, N]`` of the observations.
-        after_cut: Values ``[N]`` of what followed the sequences' cut.
-        trace: Traces ``[L, N]``.
+    def _cut(self, items: Transition) -> Array:
+        """Tells which steps after the burn-in are the cut, bool ``[L, N]``."""
+        steps = len(items.reward) - self.config.burn_in
+        return jnp.arange(steps)[:, None] == items.next_obs.step[None] - self.config.burn_in
 
-    Returns:
-        The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
-    """
-    truncated = late(config, items.truncated)
-    cut = _cut(config, items)
-    stopped = jnp.where(cut, reward + discount * after_cut[None], taken)
-    columns = trace, reward, taken, value, discount, truncated, stopped
-    target = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)
-    return target, _learned(config, items, truncated, cut)
+    def _learned(self, items: Transition, truncated: Array, cut: Array) -> Array:
+        """Tells which steps after the burn-in have a target, bool ``[L, N]``: where an agent was in the game."""
+        known = ~truncated.at[-1].set(True) | cut
+        return known if isinstance(items.present, tuple) else known & items.present[self.config.burn_in :]
 
 
 def squared(priority_mix: Scalar, error: Array, learned: Array, weight: Array) -> tuple[Array, Array, Array]:
@@ -179,15 +187,3 @@ def squared(priority_mix: Scalar, error: Array, learned: Array, weight: Array) -
     mean = jnp.sum(size, axis=0) / steps
     priority = priority_mix * jnp.max(size, axis=0) + (1 - priority_mix) * mean
     return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), priority, jnp.mean(weight * mean)
-
-
-def _cut(config: Sequences, items: Transition) -> Array:
-    """Tells which steps after the burn-in are the cut, bool ``[L, N]``."""
-    steps = len(items.reward) - config.burn_in
-    return jnp.arange(steps)[:, None] == items.next_obs.step[None] - config.burn_in
-
-
-def _learned(config: Sequences, items: Transition, truncated: Array, cut: Array) -> Array:
-    """Tells which steps after the burn-in have a target, bool ``[L, N]``: where an agent was in the game."""
-    known = ~truncated.at[-1].set(True) | cut
-    return known if isinstance(items.present, tuple) else known & late(config, items.present)
