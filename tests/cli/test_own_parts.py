@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
+from purerl.formulas import returns
 
 
 class Both(nn.Module):
