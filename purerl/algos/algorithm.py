@@ -13,8 +13,7 @@ import numpy as np
 
 from purerl import config as cfg
 from purerl import loops
-from purerl.curricula.settings import CurriculumSettings, teacher
-from purerl.curricula.settings import problems as curriculum_problems
+from purerl.curricula import settings as curricula
 from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
@@ -130,9 +129,9 @@ class Algorithm(NamedTuple, Generic[P]):
         """Returns `problems` of a config whose fields are valid."""
         problems: list[str] = self.own_problems(config, env)
         view = env if problems or env is None else self.view(config, env)
-        if isinstance(config, CurriculumSettings):
-            problems += curriculum_problems(config, view)
-            if view is not None and (of_teacher := teacher(config, view)):
+        if isinstance(config, curricula.CurriculumSettings):
+            problems += curricula.problems(config, view)
+            if view is not None and (of_teacher := curricula.teacher(config, view)):
                 lines = cfg.problems(of_teacher[0]) or self.own_problems(*of_teacher)
                 problems += [f"the teacher: {line}" for line in lines]
         return problems + wrapper.problems(self.own_config, self.wrappers, config, view)
@@ -184,7 +183,7 @@ class Algorithm(NamedTuple, Generic[P]):
         if problems := [f"{name}: {line}" for name in data for line in dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = learner_checks.checked(self.name, self.make_learner(config, env, *args, **parts))
-        if isinstance(config, CurriculumSettings) and (of_teacher := teacher(config, view)):
+        if isinstance(config, curricula.CurriculumSettings) and (of_teacher := curricula.teacher(config, view)):
             without_parts: Callable[..., Learner] = self.own_learner
             data["teacher"] = without_parts(*of_teacher)
         return self.loop(config, view, learner, **data)

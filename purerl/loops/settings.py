@@ -1,6 +1,6 @@
 """Settings of every training loop."""
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from purerl import config as cfg
 
@@ -19,7 +19,8 @@ class Loop:
     gamma: cfg.Fraction = 0.99
     """Discount factor per step."""
 
-    @property
-    def num_iterations(self) -> int:
-        """Number of iterations of the whole training."""
-        raise NotImplementedError(f"{type(self).__name__}: has no num_iterations; extend OnPolicy or ReplayConfig")
+    if TYPE_CHECKING:
+
+        @property
+        def num_iterations(self) -> int:
+            """Number of iterations of the whole training, which those that extend it know."""

@@ -204,7 +204,7 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     with interrupts.deferred() as interrupted:
         searching = Searching(run, program, so_far, interrupted)
         with searching.opened():
-            run_loop.follow(searching)
+            run_loop.follow(searching, searching.log, searching.save)
             searching.checkpoint()
         seconds, over = searching.clock.seconds(), run_loop.is_interrupted(interrupted)
     done, mean = searching.done, processes.fetch(setup.evolution.mean(searching.state))
@@ -291,12 +291,6 @@ class Searching:
             self.rows.write(lines)
         self.state, self.done = chunk.state, chunk.done
         self.report((self.done - self.first) * frames, columns["fitness"][-1:], 1)
-
-    def evaluate(self, chunk: Chunk) -> None:
-        """Does nothing: candidates are evaluated in their generation."""
-
-    def stop(self, chunk: Chunk) -> None:
-        """Does nothing: candidates train to their end."""
 
     def save(self, chunk: Chunk) -> None:
         """Saves a checkpoint, if it is time."""

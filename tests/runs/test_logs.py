@@ -10,7 +10,9 @@ import pytest
 from commands import run
 
 from purerl import a2c, counters, dqn, ppo
+from purerl import config as cfg
 from purerl.formulas import schedules
+from purerl.learners.parts import from_replay, settings
 from purerl.runs.running import derived_metrics, training
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
@@ -113,6 +115,22 @@ def test_learning_rates_are_those_of_the_schedule():
         expected = [float(schedule(counters.of(16 * i))) for i in range(1, 11)]
         np.testing.assert_allclose(result[:, m], expected, rtol=1e-5, atol=1e-9)
     assert "learning_rate" not in derived_metrics.columns(config, np.arange(3), own_optimiser=True)
+
+
+@cfg.config
+class WithoutUpdates(settings.StepSize, settings.OnPolicy):
+    """Somebody's own settings, which do not say how many gradient steps there are."""
+
+
+@cfg.config
+class OffPolicy(settings.Adam, from_replay.ReplayConfig):
+    """Somebody's own settings, whose number of gradient steps is that of the replay."""
+
+
+def test_own_settings_need_not_know_the_number_of_updates():
+    assert list(derived_metrics.columns(WithoutUpdates(), np.arange(1, 3))) == ["learning_rate"]
+    config = OffPolicy(num_envs=2, num_steps=4, num_updates=3, warmup_steps=16, total_steps=160)
+    assert config.total_updates == 3 * (160 - 16) // 8 and "policy_lag" in derived_metrics.columns(config, np.arange(2))
 
 
 def test_replays_and_lags():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -55,10 +55,11 @@ class StepSize:
     """Fraction by which each learning rate has decayed, linearly, at the end of training. 0: constant."""
     adam_epsilon: ClassVar[float] = 1e-8
 
-    @property
-    def total_updates(self) -> int:
-        """Number of gradient steps of the whole training."""
-        raise NotImplementedError(f"{type(self).__name__}: has no total_updates, which the step size depends on")
+    if TYPE_CHECKING:
+
+        @property
+        def total_updates(self) -> int:
+            """Number of gradient steps of the whole training, which those that extend it know."""
 
 
 @cfg.config

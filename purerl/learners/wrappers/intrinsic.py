@@ -1,6 +1,6 @@
 """A bonus for novel observations, added to the rewards of any learner."""
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,8 @@ def problems(config: IntrinsicSettings, env: Env | None) -> list[str]:
 
 def wrap(config: IntrinsicSettings, env: Env, learner: Learner) -> Learner:
     """Returns ``learner`` with the bonus that ``config`` describes; see `curious`."""
-    assert isinstance(config, settings.Torso)
+    if TYPE_CHECKING:
+        assert isinstance(config, settings.Torso)
     torso = lambda sizes: settings.make_torso(config, env, sizes)
     distillation = novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
     return curious(config, distillation, learner)

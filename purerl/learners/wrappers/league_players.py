@@ -8,7 +8,7 @@ al. 2019, Nature 575, methods; for one race, so there is one main agent). The ru
 player plays ``G`` matches at a time, of ``E`` environments each.
 """
 
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,8 @@ def num_players(config: LeagueSettings) -> int:
 
 def problems(config: LeagueSettings, env: Env | None) -> list[str]:
     """Returns the reasons why there can be no league, a line each."""
-    assert isinstance(config, PastSettings) and isinstance(config, Loop)
+    if TYPE_CHECKING:
+        assert isinstance(config, PastSettings) and isinstance(config, Loop)
     if problems := common_problems(config, "league", env):
         return problems
     players = num_players(config)

@@ -8,7 +8,7 @@ al. 2019, arXiv 1912.06680, appendix N; Vinyals et al. 2019, Nature 575, priorit
 ``j`` is row ``i * N + j``.
 """
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +99,8 @@ def common_problems(config: Loop, opponents: str, env: Env | None) -> list[str]:
 
 def problems(config: PastSettings, env: Env | None) -> list[str]:
     """Returns the reasons why past selves cannot be met, a line each."""
-    assert isinstance(config, Loop)
+    if TYPE_CHECKING:
+        assert isinstance(config, Loop)
     if problems := common_problems(config, config.opponents, env):
         return problems
     games = num_games(config, config.num_envs)

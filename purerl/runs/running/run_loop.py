@@ -105,30 +105,12 @@ class Ongoing(Protocol):
         """Runs a chunk; None: nothing was run, and it does not go on."""
         ...
 
-    def log(self, chunk: Chunk) -> None:
-        """Logs and reports a chunk."""
-        ...
 
-    def evaluate(self, chunk: Chunk) -> None:
-        """Evaluates what the chunk led to, if it is time."""
-        ...
-
-    def stop(self, chunk: Chunk) -> None:
-        """Stops what has reached its end early."""
-        ...
-
-    def save(self, chunk: Chunk) -> None:
-        """Saves the state after the chunk, if it is time."""
-        ...
-
-
-def follow(ongoing: Ongoing) -> None:
-    """Runs chunk after chunk to the end, and after each of them logs, evaluates, stops and saves, in this order."""
+def follow(ongoing: Ongoing, *handlers: Callable[[Chunk], None]) -> None:
+    """Runs chunk after chunk to the end, and calls the handlers, in this order, after each of them."""
     while ongoing.goes_on() and (chunk := ongoing.advance()):
-        ongoing.log(chunk)
-        ongoing.evaluate(chunk)
-        ongoing.stop(chunk)
-        ongoing.save(chunk)
+        for handle in handlers:
+            handle(chunk)
 
 
 def confirm(run: Run, seconds: float) -> None:

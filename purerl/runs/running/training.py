@@ -311,7 +311,7 @@ def train_batches(
                 if not parts:
                     raise
                 break
-            run_loop.follow(training)
+            run_loop.follow(training, training.log, training.evaluate, training.stop, training.save)
             training.checkpoint()
             if training.failed:
                 raise training.failed
