@@ -57,7 +57,7 @@ from .population.planning import DoesNotFit as DoesNotFit
 from .population.selection import population_based_training as population_based_training
 from .population.selection import successive_halving as successive_halving
 from .runs.describing.datasets import load_dataset as load_dataset
-from .runs.reading.acting import acting as acting
 from .runs.reading.evaluation import load as load
-from .runs.running.training_in_chunks import train_in_chunks as train_in_chunks
+from .runs.running.from_python import acting as acting
+from .runs.running.from_python import train_in_chunks as train_in_chunks
 from .version import __version__ as __version__

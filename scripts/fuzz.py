@@ -39,7 +39,7 @@ from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import Description, describe, start
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
-from purerl.store import card_files, checkpoint, json_files, log, policies, tensors, trusted_modules
+from purerl.store import card_files, checkpoint, log, policies, tensors, trusted_modules, writing
 
 
 def small_run() -> Description:
@@ -104,7 +104,7 @@ def load_config(directory: Path) -> str:
         params = parsing.env_params(given.options.env_params)
         more = begin.swept, begin.learned, begin.datasets
         results.append(describe(algo, given.options, given.config, params, *more, usual=given.config))
-    return json.dumps(json_files.finite(results))
+    return json.dumps(writing.finite(results))
 
 
 LIKE = {"weights": np.arange(12.0, dtype=np.float32).reshape(3, 4), "count": np.arange(3, dtype=np.uint32)}
@@ -121,7 +121,7 @@ def load_checkpoint(directory: Path) -> str:
     """The step's arrays and what is said of it, and the log cut to it."""
     step = checkpoint.newest(directory, strict=True)
     state = checkpoint.read(step, LIKE, lambda array, leaf: np.asarray(array))
-    return json.dumps([json_files.finite(state), step.number, step.about])
+    return json.dumps([writing.finite(state), step.number, step.about])
 
 
 def load_log(directory: Path) -> str:
@@ -134,7 +134,7 @@ def seal_checkpoint(directory: Path) -> None:
     """The digest of what the card now says."""
     card = json.loads((directory / "3" / checkpoint.CARD).read_text())
     del card["sha256"]
-    digest = hashlib.sha256((directory / "3" / checkpoint.ARRAYS).read_bytes() + json_files.canonical(card))
+    digest = hashlib.sha256((directory / "3" / checkpoint.ARRAYS).read_bytes() + writing.canonical(card))
     (directory / "3" / checkpoint.CARD).write_text(json.dumps({**card, "sha256": digest.hexdigest()}))
 
 
@@ -177,7 +177,7 @@ def make_commands(directory: Path) -> None:
     for make in (make_policy, make_config, make_summary):
         make(directory / "run")
     make_dataset(directory)
-    json_files.write_json(directory / "commands.json", [command.split() for command in COMMANDS])
+    writing.write_json(directory / "commands.json", [command.split() for command in COMMANDS])
 
 
 def change_command(path: Path, rng: random.Random) -> str:
@@ -258,7 +258,7 @@ def make_summary(directory: Path) -> None:
     """``summary.json``, as far as it is read."""
     summary = {"algo": "ppo", "env": "CartPole-v1", "env_params": {}, "env_steps": 512, "swept": {}}
     summary |= {"return_per_seed": [10.0, 20.5, None], "alive_per_seed": [True, True, False]}
-    json_files.write_json(directory / "summary.json", summary)
+    writing.write_json(directory / "summary.json", summary)
 
 
 def make_artefact(directory: Path) -> None:

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from purerl import channel, processes
+from purerl import channel, interrupts, processes
 from purerl.errors import ConfigError
-from purerl.runs.describing import interrupts, run_directory
+from purerl.runs.describing import run_directory
 
 COUNT = 3
 

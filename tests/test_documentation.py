@@ -45,10 +45,10 @@ ONLY_READ = "report", "dashboard"
 COMPUTES = (
     "purerl.runs.running.train.train",
     "purerl.runs.running.sweep_of_programs.train_programs",
-    "purerl.runs.running.measure.plan",
+    "purerl.runs.running.forecast.plan",
     "purerl.runs.reading.evaluation.evaluate_run",
     "purerl.runs.reading.comparison.compare",
-    "purerl.runs.reading.recording.record_run",
+    "purerl.runs.reading.episodes.record_run",
     "purerl.meta.search.search",
     "purerl.meta.cost.plan",
     "purerl.meta.report.report",

@@ -4,7 +4,7 @@ import fuzz
 import pytest
 
 from purerl.errors import ConfigError
-from purerl.store import regular_files
+from purerl.store import guards
 
 
 @pytest.mark.rest
@@ -18,7 +18,7 @@ def test_mutated_files():
 
 
 def careless(directory):
-    file, size = regular_files.opened(directory / "summary.json")
+    file, size = guards.opened(directory / "summary.json")
     with file:
         return repr(file.read(size))
 

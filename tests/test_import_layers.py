@@ -24,6 +24,7 @@ GROUND = (
     "jaxprs",
     "backend",
     "channel",
+    "interrupts",
     "processes",
     "catalogue",
 )
@@ -43,16 +44,17 @@ ROOMS = [
     "display",
     "learned",
     "runs",
+    "exports",
     "meta",
     "cli",
 ]
 """From the bottom to the top: a room imports itself, those before it, and the modules on the ground."""
 INNER = {
     "learners": ["parts", "families", "wrappers"],
-    "runs": ["describing", "reading", "exports", "running"],
+    "runs": ["describing", "reading", "running"],
 }
 """Rooms inside of rooms, in the same order."""
-BESIDE = {("learners", "families", "wrappers"), ("runs", "exports", "running")}
+BESIDE = {("learners", "families", "wrappers")}
 """Rooms of which the second imports nothing of the first either."""
 FORBIDDEN = {
     "hardware": ROOMS[: ROOMS.index("hardware")],

@@ -26,13 +26,12 @@ import threading
 import traceback
 from collections.abc import Sequence
 
-from purerl import channel
+from purerl import channel, interrupts
 from purerl.display import output
 from purerl.errors import ConfigError, HostError, one_line, place, printable, raised
 from purerl.hardware import drivers
 from purerl.hosts import copies
 from purerl.names import begun_here, choose
-from purerl.runs.describing import interrupts
 from purerl.version import __version__
 
 EXIT_OWN_CODE = 1

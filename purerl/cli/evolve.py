@@ -135,7 +135,7 @@ def print_report(results: dict[str, Any], as_json: bool) -> int:
     """
     from purerl.display import tables
     from purerl.runs.running.train import EXIT_DIVERGED
-    from purerl.store.json_files import finite
+    from purerl.store.writing import finite
 
     if as_json:
         output.show(json.dumps(finite(results), indent=2))

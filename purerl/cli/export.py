@@ -15,7 +15,7 @@ def export(args: list[str]) -> int:
     options = parsing.parse(ExportOptions, "purerl export", args, positional=True)
     cfg.check(options)
 
-    from purerl.runs.exports import exporting
+    from purerl.exports import exporting
 
     with prepared(options):
         path = exporting.export_run(options)

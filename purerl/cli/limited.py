@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import psutil
 
+from purerl import interrupts
 from purerl.hosts import processes
 from purerl.hosts.worker import end_with
-from purerl.runs.describing import interrupts
 
 INTERVAL = 0.05
 """Seconds between two checks of a process."""

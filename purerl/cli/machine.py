@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from purerl import catalogue
+from purerl import catalogue, interrupts
 from purerl.display import output
 from purerl.errors import ConfigError
-from purerl.runs.describing import interrupts
 
 if TYPE_CHECKING:
     from purerl.runs.describing.options import MachineOptions, RunOptions

@@ -421,7 +421,7 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
 def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, Any]:
     """Reads parameters of an environment, such as ``("gravity=9.8", "mode=hard")``, into a dictionary.
 
-    Values are read by `plain_yaml.value`; those of the names in `TEXTS` are always text, and 1e3 is a whole number for
+    Values are read by `guards.yaml_value`; those of the names in `TEXTS` are always text, and 1e3 is a whole number for
     the names in `COUNTS`.
 
     Args:
@@ -453,10 +453,10 @@ def _value(pair: str, text: str) -> Any:
     """Reads the value of a ``NAME=VALUE``, which JSON must be able to hold unless it is a number."""
     import yaml
 
-    from purerl.store import plain_yaml
+    from purerl.store import guards
 
     try:
-        value = plain_yaml.value(text)
+        value = guards.yaml_value(text)
         if isinstance(value, list | dict) and json.loads(json.dumps(value, allow_nan=False)) != value:
             raise ValueError("names must be text")
     except (yaml.YAMLError, ValueError, TypeError) as error:

@@ -92,14 +92,14 @@ def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
 def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the map of a sweep."""
     from purerl.display import plots
-    from purerl.store import json_files, untrusted_json
-    from purerl.store.untrusted_json import plotted
+    from purerl.store import guards
+    from purerl.store.guards import plotted
 
     path = runs[0] / "sweep.json"
-    summary = json_files.read_json(path)
+    summary = guards.read_json(path)
     try:
         rows = sorted(summary["ranked"], key=lambda row: row["config"])
-        shown = lambda x: untrusted_json.text(x) if isinstance(x, str) else plotted(x)
+        shown = lambda x: guards.text(x) if isinstance(x, str) else plotted(x)
         swept = {name: [shown(x) for x in column] for name, column in summary["swept"].items()}
         return plots.sweep_figure(swept, [[plotted(x) for x in row["returns"]] for row in rows], _title(files[0]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):

@@ -34,7 +34,7 @@ def read(
     """
     from purerl import config as cfg
     from purerl.cli import ranges
-    from purerl.runs.describing.sweep_names import MOST_PROGRAMS
+    from purerl.runs.describing.sweeps import MOST_PROGRAMS
 
     Config = ALGORITHMS[algo].Config
     traced = cfg.traced_fields(Config)
@@ -87,7 +87,7 @@ def replaced(
 
 def in_words(programs: dict[str, list[Any]], index: int) -> str:
     """Returns the settings of a program as a line."""
-    from purerl.runs.describing.sweep_names import as_text
+    from purerl.runs.describing.sweeps import as_text
 
     return ", ".join(f"{name} {as_text(column[index])}" for name, column in programs.items())
 

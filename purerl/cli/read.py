@@ -28,9 +28,9 @@ def evaluate(args: list[str]) -> int:
         raise ConfigError(f"levels = {options.levels!r}: cannot be combined with against = {options.against!r}")
 
     from purerl.display import progress, tables
-    from purerl.runs.reading import evaluation, level_evaluation
+    from purerl.runs.reading import evaluation, levels
     from purerl.store import trusted_modules
-    from purerl.store.json_files import finite
+    from purerl.store.writing import finite
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
@@ -38,7 +38,7 @@ def evaluate(args: list[str]) -> int:
         given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": params}
         with progress.waiting(progress.console(), "evaluating"):
             if options.levels:
-                result = level_evaluation.evaluate_run(run, options.levels, *how, **given)
+                result = levels.evaluate_in_levels(run, options.levels, *how, **given)
             else:
                 more = {**given, "eval_envs": options.eval_envs}
                 result = evaluation.evaluate_run(run, *how, against=options.against, **more)
@@ -61,7 +61,7 @@ def compare(args: list[str]) -> int:
 
     from purerl.display import tables
     from purerl.runs.reading import comparison
-    from purerl.store.json_files import finite
+    from purerl.store.writing import finite
 
     rows = comparison.compare([Path(run) for run in options.runs])
     if options.json:

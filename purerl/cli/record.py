@@ -16,9 +16,9 @@ def record(args: list[str]) -> int:
     cfg.check(options)
     params = parsing.env_params(options.env_params)
 
-    from purerl.runs.reading import recording
+    from purerl.runs.reading import episodes
 
     with prepared(options):
-        card = recording.record_run(options, params)
-    output.show(json.dumps(card, indent=2) if options.json else recording.in_words(options.out, card))
+        card = episodes.record_run(options, params)
+    output.show(json.dumps(card, indent=2) if options.json else episodes.recorded_in_words(options.out, card))
     return 0

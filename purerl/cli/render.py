@@ -17,10 +17,10 @@ def render(args: list[str]) -> int:
     cfg.check(options)
     params = parsing.env_params(options.env_params)
 
-    from purerl.runs.reading import rendering
+    from purerl.runs.reading import episodes
 
     with prepared(options), copies.planned(pictures=True):
-        path, frames, returns = rendering.render(options, params)
+        path, frames, returns = episodes.render(options, params)
     text = ", ".join(f"{each:.5g}" for each in returns)
     output.show(f"{printable(shown(path))}: {frames} frames, return {text}")
     return 0

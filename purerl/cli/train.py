@@ -30,7 +30,7 @@ def sweep(args: list[str]) -> int:
     from purerl.cli import ranges
     from purerl.runs.describing.description import start
     from purerl.runs.describing.options import SweepOptions
-    from purerl.runs.describing.sweep_names import ENV_PREFIX
+    from purerl.runs.describing.sweeps import ENV_PREFIX
 
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
@@ -85,10 +85,11 @@ def show_plans(
 ) -> int:
     """Prints the plan of each program of a run, and returns the exit code."""
     from purerl.population import planning
-    from purerl.runs.running import measure
-    from purerl.runs.running.forecast import Forecast, in_words
+    from purerl.runs.running import forecast
+    from purerl.runs.running.forecast import Forecast
+    from purerl.runs.running.forecast import forecast_in_words as in_words
 
-    plans = [measure.plan(description, options, target, measured) for description in descriptions]
+    plans = [forecast.plan(description, options, target, measured) for description in descriptions]
     if as_json:
         rows = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
         output.show(json.dumps(rows if several else rows[0], indent=2))
@@ -98,7 +99,7 @@ def show_plans(
             output.show(f"{'' if index == 0 else chr(10)}program {index}: {programs.in_words(several, index)}")
         output.show(planning.in_words(cost))
         if speed:
-            output.show(in_words(speed) if isinstance(speed, Forecast) else measure.in_words(speed))
+            output.show(in_words(speed) if isinstance(speed, Forecast) else forecast.speed_in_words(speed))
     return 0
 
 

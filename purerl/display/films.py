@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image, ImageChops
 
 from purerl.errors import ConfigError
-from purerl.store.atomic import atomic
+from purerl.store.writing import atomic
 
 ENDINGS = ".gif", ".mp4", ".html"
 FRAME = 1 / 50

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from purerl.display import words
 from purerl.formulas import aggregates
-from purerl.store.atomic import atomic
+from purerl.store.writing import atomic
 
 AXES = "frames", "return"
 """The default labels of the axes of `curves`."""

@@ -22,7 +22,7 @@ from purerl.errors import ConfigError
 from purerl.learned import expressions, own_parts, published, shipped, socket_settings, sockets
 from purerl.learners.parts import time_aware
 from purerl.names import Trust, check_trusted
-from purerl.store import json_files, trusted_modules
+from purerl.store import guards, trusted_modules, writing
 from purerl.types import Array, Env, PyTree
 
 FORMAT = 1
@@ -139,7 +139,7 @@ def training(artefact: Artefact, *, trust: Trust = False, where: Path = Path()) 
 
 def save(path: Path, artefact: Artefact) -> None:
     """Writes `to_json` of an artefact to ``path``, atomically."""
-    json_files.write_json(path, to_json(artefact))
+    writing.write_json(path, to_json(artefact))
 
 
 def load(path: str | Path, trust: Trust = False, advice: str = IMPORTS) -> Artefact:
@@ -164,7 +164,7 @@ def load(path: str | Path, trust: Trust = False, advice: str = IMPORTS) -> Artef
     if published.is_one(path):
         loaded = published.read(path)
         return of_socket(loaded.socket, loaded.meta_params, loaded.card, settings=loaded.settings)
-    value = json_files.read_json(path)
+    value = guards.read_json(path)
     try:
         return of_json(value, trust, where, advice)
     except ConfigError as error:
@@ -185,7 +185,7 @@ def to_json(artefact: Artefact) -> dict[str, Any]:
     }
     function = {"socket": artefact.socket, "expression": artefact.expression, "meta_params": words}
     function |= {"settings": artefact.settings} if artefact.settings else {}
-    card, measured = (json.loads(json.dumps(json_files.finite(part))) for part in (artefact.card, artefact.measured))
+    card, measured = (json.loads(json.dumps(writing.finite(part))) for part in (artefact.card, artefact.measured))
     digest = _digest({**function, "card": card})
     return {"format": FORMAT, **function, "card": card, "measured": measured, "sha256": digest}
 
@@ -353,4 +353,4 @@ def _arrays(words: Any, like: PyTree) -> PyTree:
 
 def _digest(function: dict[str, Any]) -> str:
     """Returns the SHA-256 of JSON, as hexadecimal digits."""
-    return hashlib.sha256(json_files.canonical(function)).hexdigest()
+    return hashlib.sha256(writing.canonical(function)).hexdigest()

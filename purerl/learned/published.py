@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl.errors import ConfigError
 from purerl.learned import disco, open_optimiser
-from purerl.store import regular_files
+from purerl.store import guards
 from purerl.types import PyTree
 
 MOST_BYTES = 2**24
@@ -91,7 +91,7 @@ def is_one(path: Path) -> bool:
 
 def read(path: Path) -> PublishedFunction:
     """Reads a published file. Raises `ConfigError`, a line that names its path, for one that is not valid."""
-    raw = regular_files.read(path, MOST_BYTES)
+    raw = guards.read_bytes(path, MOST_BYTES)
     try:
         return READERS[path.suffix.lower()](raw)
     except ConfigError as error:

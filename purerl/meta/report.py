@@ -28,7 +28,7 @@ from purerl.meta import evolution
 from purerl.meta.description import IN_ONE_PROGRAM
 from purerl.names import Trust, check_trusted
 from purerl.runs.describing.file_checks import parameter_problems
-from purerl.store import json_files
+from purerl.store import writing
 from purerl.types import Env, Key, PyTree, Trainer
 
 TUNING, HELD_OUT, DRAWN = 2**31 + 1, 2**31 + 2, 2**31 + 4
@@ -160,7 +160,7 @@ def compare(
                 begin(f"{baseline.name} on {place}: {_effort(baseline, tuning_seeds, seeds)}")
                 value, fitness, at_edge = _tuned(baseline, config, lives, tuning_seeds, seeds)
                 rows.append({**row_of(baseline, value, learned_fitness, fitness), "at_edge": at_edge})
-            json_files.write_json(path, result)
+            writing.write_json(path, result)
     return result
 
 

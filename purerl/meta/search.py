@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from purerl import backend, loops, processes, trees
+from purerl import backend, interrupts, loops, processes, trees
 from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
@@ -26,16 +26,16 @@ from purerl.meta import evolution
 from purerl.meta.description import Description, Setup
 from purerl.population import arithmetic, devices, planning
 from purerl.population.layouts import AXIS
-from purerl.runs.describing import config_file, interrupts
+from purerl.runs.describing import config_file, machine
 from purerl.runs.describing.machine import machine_facts
 from purerl.runs.describing.run_directory import CHECKPOINTS, claim, hold, resume_command
-from purerl.runs.running import compile_times, forecast, resuming, run_loop
+from purerl.runs.running import forecast, resuming, run_loop
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.run_loop import Chunk, Run
 from purerl.runs.running.train import EXIT_DIVERGED, place
-from purerl.store import checkpoint, json_files, log, trusted_modules
+from purerl.store import checkpoint, log, trusted_modules, writing
+from purerl.store.checkpoint import saver
 from purerl.store.log import Log
-from purerl.store.saver import saver
 from purerl.types import PyTree
 
 CAPACITY = 64
@@ -177,7 +177,7 @@ def _run(description: Description, options: Any, directory: Path) -> Run:
 def _compile(run: Run) -> SearchProgram:
     """Compiles the program of a search, with a line about it."""
     total, digest = run.setup.frames * run.description.generations, config_file.digest(run.description._asdict())
-    with progress.waiting(run.console, "tracing", compile_times.last(digest)) as stages:
+    with progress.waiting(run.console, "tracing", machine.last_compile_time(digest)) as stages:
 
         def stage(name: str) -> None:
             progress.say(run.console, f"{total:,} frames in total, {run.setup.frames:,} per generation: compiling ...")
@@ -185,7 +185,7 @@ def _compile(run: Run) -> SearchProgram:
 
         program = compile_program(run.setup, stage=stage, algo=run.description.algo)
     if processes.is_first():
-        compile_times.note(digest, program.seconds)
+        machine.note_compile_time(digest, program.seconds)
     progress.say(run.console, f"compiled in {program.seconds:.1f} s")
     return program
 
@@ -224,7 +224,7 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
         artefacts.save(directory / artefacts.NAME, artefact)
-    json_files.write_json(directory / "summary.json", {**card, **measured, "compile_seconds": program.seconds})
+    writing.write_json(directory / "summary.json", {**card, **measured, "compile_seconds": program.seconds})
     with progress.picturing(directory):
         _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
@@ -285,7 +285,7 @@ class Searching:
         columns = {name: values[: chunk.length] for name, values in processes.fetch(chunk.metrics).items()}
         for i in range(chunk.length):
             row = {"generation": self.done + i + 1, "frames": (self.done + i + 1) * frames}
-            lines.append(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
+            lines.append(json.dumps(writing.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
             self.barren = 0 if columns["alive"][i] else self.barren + 1
         if self.rows:
             self.rows.write(lines)

@@ -13,8 +13,8 @@ import numpy as np
 import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import json_files, regular_files, tensors
-from purerl.store.atomic import atomic
+from purerl.store import guards, tensors, writing
+from purerl.store.writing import atomic
 
 FORMAT = 1
 """Format version of the files, in their cards; other versions are refused."""
@@ -54,7 +54,7 @@ def save(kind: Kind, path: Path, arrays: Mapping[str, np.ndarray], card: dict[st
         ConfigError: The file would be larger than `MOST_BYTES`.
     """
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    document = json.loads(json.dumps(json_files.finite({"format": FORMAT, **card})))
+    document = json.loads(json.dumps(writing.finite({"format": FORMAT, **card})))
     document["sha256"] = tensors.digest(document, whole)
     content = safetensors.numpy.save(whole, {CARD: json.dumps(document)})
     if len(content) > MOST_BYTES:
@@ -77,13 +77,13 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
     Raises:
         ConfigError: The file is not of this kind, or was changed after it was written. One line, which names the path.
     """
-    file, size = regular_files.opened(path)
+    file, size = guards.opened(path)
     with file:
         if size > MOST_BYTES:
             raise ConfigError(f"{path}: larger than {MOST_BYTES} bytes")
-        header = tensors.header(file, size, path)
+        header = tensors.read_header(file, size, path)
         card = _card(kind, path, header.metadata)
-        arrays = tensors.read(file, path, header.places, expected(card))
+        arrays = tensors.read_checked(file, path, header.places, expected(card))
     if tensors.digest({name: x for name, x in card.items() if name != "sha256"}, arrays) != card["sha256"]:
         raise ConfigError(f"{path}: was changed after it was written (sha256 differs)")
     tensors.check_finite(path, arrays)
@@ -93,7 +93,7 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
 def _card(kind: Kind, path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     """Reads the card from a file's metadata. Raises `ConfigError`."""
     try:
-        card = json_files.parse(metadata.get(CARD, "").encode(errors="replace"))
+        card = guards.parse_json(metadata.get(CARD, "").encode(errors="replace"))
     except ConfigError as error:
         raise ConfigError(f"{path}: no {kind.name} (its card: {error})") from None
     if not isinstance(card, dict) or set(metadata) != {CARD}:

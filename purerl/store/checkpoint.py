@@ -9,19 +9,24 @@ If there are several processes, each writes a piece of the arrays (`pieces`), an
 them.
 """
 
+import collections
+import concurrent.futures
 import contextlib
 import hashlib
 import json
 import os
 import reprlib
+import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from purerl import processes, trees
 from purerl.errors import ConfigError
-from purerl.store import arrays, checkpoint_pieces, json_files, regular_files, tensors
+from purerl.store import checkpoint_pieces, guards, tensors, writing
+from purerl.store.log import Log
 from purerl.types import PyTree
 from purerl.version import versions as versions_of
 
@@ -88,7 +93,7 @@ def save(
         temporary.mkdir(parents=True)
         digest = hashlib.sha256()
         with open(temporary / ARRAYS, "xb") as file:
-            for block in arrays.blocks(state, rows):
+            for block in tensors.blocks(state, rows):
                 file.write(block)
                 digest.update(block)
             _through(file)
@@ -149,7 +154,7 @@ def _writing(path: Path, temporary: Path) -> Iterator[None]:
 
 def _finish(path: Path, temporary: Path, card: dict[str, Any], digest: Any) -> None:
     """Writes the card of a step whose arrays are written, with their ``digest``, and moves the step to its place."""
-    digest.update(json_files.canonical(card))
+    digest.update(writing.canonical(card))
     with open(temporary / CARD, "xb") as file:
         file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
         _through(file)
@@ -195,18 +200,18 @@ def newest(directory: Path, *, strict: bool = False) -> CheckpointStep:
     raise Damaged("\n".join(damaged.values()))
 
 
-def read(step: CheckpointStep, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
-    """Reads the state of a step in the structure of ``like``; arguments and errors are those of `arrays.read`."""
+def read(step: CheckpointStep, like: PyTree, put: tensors.Put = tensors.on_default) -> PyTree:
+    """Reads the state of a step in the structure of ``like``; arguments and errors are those of `tensors.read`."""
     if step.pieces:
         return checkpoint_pieces.read(step.path, step.pieces, like, put)
-    return arrays.read(step.path / ARRAYS, like, put)
+    return tensors.read(step.path / ARRAYS, like, put)
 
 
 def peek(directory: Path) -> dict[str, Any]:
     """Returns the description in the newest readable card of ``directory``, unverified; empty if there is none."""
     for number in reversed(steps(directory)):
         with contextlib.suppress(ConfigError):
-            card = json_files.read_json(directory / str(number) / CARD)
+            card = guards.read_json(directory / str(number) / CARD)
             if isinstance(card, dict) and isinstance(card.get("about"), dict):
                 return card["about"]
     return {}
@@ -232,7 +237,7 @@ def _card(path: Path) -> dict[str, Any]:
         ConfigError: The step has another format.
     """
     try:
-        card = json_files.read_json(path / CARD)
+        card = guards.read_json(path / CARD)
     except ConfigError as error:
         raise Damaged(str(error)) from None
     if not isinstance(card, dict):
@@ -240,7 +245,7 @@ def _card(path: Path) -> dict[str, Any]:
     written = {name: value for name, value in card.items() if name != "sha256"}
     in_pieces = "pieces" in card
     digest = hashlib.sha256() if in_pieces else _digest(path)
-    digest.update(json_files.canonical(written))
+    digest.update(writing.canonical(written))
     if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
     if in_pieces and (wrong := checkpoint_pieces.problem(path, card["pieces"])):
@@ -259,7 +264,7 @@ def _digest(path: Path) -> Any:
     """Computes the digest of a step's arrays, which the caller continues. Raises `Damaged`."""
     digest = hashlib.sha256()
     try:
-        with regular_files.opened(path / ARRAYS)[0] as file:
+        with guards.opened(path / ARRAYS)[0] as file:
             _check_size(path, file)
             while block := file.read(BLOCK):
                 digest.update(block)
@@ -273,7 +278,7 @@ def _digest(path: Path) -> Any:
 def _check_size(path: Path, file: Any) -> None:
     """Raises `Damaged` if a file's size is not the one that its header declares, before more is read."""
     try:
-        tensors.header(file, os.fstat(file.fileno()).st_size, Path(ARRAYS))
+        tensors.read_header(file, os.fstat(file.fileno()).st_size, Path(ARRAYS))
     except ConfigError as error:
         raise Damaged(f"{path}: was changed after it was written ({error})") from None
     file.seek(0)
@@ -292,3 +297,93 @@ def _sync(directory: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+OVERLAP_BYTES = 2**28
+"""The size of the largest state that is copied and written in the background. Copies of larger ones might not fit into
+memory: they are written before the training goes on, array by array."""
+MOST_WAITING = 8
+"""The most tasks that wait in the background; a call that adds another one blocks."""
+
+
+class Saver:
+    """A queue of tasks in the background. The error of a task is raised by the next call of any method."""
+
+    def __init__(self, pool: concurrent.futures.Executor):
+        self._pool = pool
+        self._pending: collections.deque[concurrent.futures.Future] = collections.deque()
+        self._token = processes.from_first(secrets.token_hex(4))
+
+    def later(self, task: Callable[[], Any]) -> None:
+        """Adds a task, which is called after all tasks that were added before."""
+        self.check()
+        while len(self._pending) >= MOST_WAITING:
+            self._pending.popleft().result()
+        self._pending.append(self._pool.submit(task))
+
+    def save(
+        self,
+        directory: Path,
+        step: int,
+        state: PyTree,
+        about: dict[str, Any],
+        *,
+        keep: int,
+        logs: Sequence[Log],
+        rows: int | None = None,
+    ) -> None:
+        """Saves a checkpoint in the background, unless the step was saved before; see `save`.
+
+        If there are several processes, each writes its piece, and all must call this. ``logs`` are first flushed to the
+        disk, so that no checkpoint is ahead of them.
+
+        Args:
+            directory: The directory of checkpoints.
+            step: The number of the step.
+            state: The state, which may be overwritten as soon as this returns.
+            about: As for `save`.
+            keep: As for `save`.
+            logs: The logs of the run.
+            rows: As for `save`.
+        """
+        self.wait()
+        if processes.from_first(step in steps(directory)):
+            return
+        several = processes.count() > 1
+        if several:
+            state, rows = checkpoint_pieces.own(state, rows), None
+        overlaps = trees.nbytes(state) <= OVERLAP_BYTES
+        if overlaps:
+            state, rows = tensors.on_host(state, rows), None
+        crew = {"process": processes.index(), "count": processes.count(), "token": self._token}
+
+        def write() -> None:
+            for log in logs:
+                log.sync()
+            if several:
+                save_piece(directory, step, state, about, keep=keep, **crew)
+            else:
+                save(directory, step, state, about, keep=keep, rows=rows)
+
+        self.later(write)
+        if not overlaps:
+            self.wait()
+
+    def check(self) -> None:
+        """Raises the error of a task that has failed."""
+        while self._pending and self._pending[0].done():
+            self._pending.popleft().result()
+
+    def wait(self) -> None:
+        """Waits until all tasks are done."""
+        while self._pending:
+            self._pending.popleft().result()
+
+
+@contextlib.contextmanager
+def saver() -> Iterator[Saver]:
+    """Yields a `Saver` whose tasks are all done when the block ends without an error."""
+    with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="saver") as pool:
+        made = Saver(pool)
+        yield made
+        made.wait()

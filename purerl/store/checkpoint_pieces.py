@@ -19,8 +19,8 @@ import jax
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import arrays, json_files, regular_files, tensors
-from purerl.store.atomic import atomic
+from purerl.store import guards, tensors
+from purerl.store.writing import atomic
 from purerl.types import PyTree
 
 WAIT_SECONDS = 300.0
@@ -59,7 +59,7 @@ def own(tree: PyTree, rows: int | None = None, mine: Callable[[Any], bool] = of_
         mine: ``mine(shard)`` returns whether this process writes a shard.
     """
     parts = {}
-    for name, leaf in arrays.named(tree).items():
+    for name, leaf in tensors.named(tree).items():
         for shard in leaf.addressable_shards if isinstance(leaf, jax.Array) else ():
             starts = [part.start or 0 for part in shard.index]
             part = shard.data if rows is None or not starts else shard.data[: max(0, rows - starts[0])]
@@ -72,7 +72,7 @@ def write(folder: Path, process: int, parts: Mapping[str, Any]) -> None:
     """Writes the piece of a process, flushes it to the disk, and then writes its note. Raises `OSError`."""
     digest, size = hashlib.sha256(), 0
     with open(folder / _name(process), "wb") as file:
-        for block in arrays.file_of(parts):
+        for block in tensors.file_of(parts):
             file.write(block)
             digest.update(block)
             size += len(block)
@@ -95,7 +95,7 @@ def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict
             if time.monotonic() > until:
                 raise OSError(f"process {process} has not written its part within {seconds:g} seconds")
             time.sleep(LOOK_SECONDS)
-        note_read = json_files.read_json(note)
+        note_read = guards.read_json(note)
         if (there := os.stat(folder / _name(process)).st_size) != note_read["bytes"]:
             raise OSError(f"the part of process {process} has {there} bytes, not {note_read['bytes']}")
         received.append(note_read)
@@ -112,7 +112,7 @@ def problem(folder: Path, listed: Any) -> str | None:
         if each.get("file") != _name(process):
             return f"does not list the piece {process}"
         try:
-            with regular_files.opened(folder / _name(process))[0] as file:
+            with guards.opened(folder / _name(process))[0] as file:
                 size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
                 if size != each.get("bytes"):
                     return f"{_name(process)} has {size} bytes, not {str(each.get('bytes'))[:20]}"
@@ -125,13 +125,13 @@ def problem(folder: Path, listed: Any) -> str | None:
     return None
 
 
-def read(folder: Path, count: int, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
+def read(folder: Path, count: int, like: PyTree, put: tensors.Put = tensors.on_default) -> PyTree:
     """Reads the arrays of ``count`` pieces in the structure of ``like``, array after array.
 
-    Arguments and errors are those of `arrays.read`.
+    Arguments and errors are those of `tensors.read`.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    shapes = {jax.tree_util.keystr(at): jax.eval_shape(arrays.plain, leaf) for at, leaf in leaves}
+    shapes = {jax.tree_util.keystr(at): jax.eval_shape(tensors.plain, leaf) for at, leaf in leaves}
     with contextlib.ExitStack() as stack:
         parts: dict[str, list[Part]] = {}
         for name, part in _parts(folder, count, stack):
@@ -139,7 +139,7 @@ def read(folder: Path, count: int, like: PyTree, put: arrays.Put = arrays.on_def
         for name in [*shapes, *parts]:
             _check(folder, name, parts.get(name, []), shapes.get(name))
         whole = [
-            arrays.placed(_joined(folder, parts.get(name, []), shape), leaf, put)
+            tensors.placed(_joined(folder, parts.get(name, []), shape), leaf, put)
             for (_, leaf), (name, shape) in zip(leaves, shapes.items(), strict=True)
         ]
     return jax.tree.unflatten(structure, whole)
@@ -149,9 +149,9 @@ def _parts(folder: Path, count: int, stack: contextlib.ExitStack) -> Iterator[tu
     """Yields the parts of all arrays in the pieces, by the arrays' names; ``stack`` closes the files."""
     for process in range(count):
         path = folder / _name(process)
-        opened, size = regular_files.opened(path)
+        opened, size = guards.opened(path)
         file: Any = stack.enter_context(opened)
-        header = tensors.header(file, size, path)
+        header = tensors.read_header(file, size, path)
         offset = file.tell()
         for name, place in header.places.items():
             whole, _, starts = name.rpartition("@")
@@ -170,9 +170,9 @@ def _check(folder: Path, name: str, parts: Sequence[Part], shape: Any) -> None:
     kinds = {part.place.dtype for part in parts}
     sizes, different = sum(math.prod(part.place.shape) for part in parts), {part.starts for part in parts}
     whole = extent == shape.shape or (not parts and math.prod(shape.shape) == 0)
-    if not whole or kinds - {arrays.DTYPES[shape.dtype.name]} or len(different) < len(parts):
+    if not whole or kinds - {tensors.DTYPES[shape.dtype.name]} or len(different) < len(parts):
         stored = (extent, *sorted(kinds)) if parts else "missing"
-        raise ConfigError(f"{folder}: {name} is {stored}, expected {(shape.shape, arrays.DTYPES[shape.dtype.name])}")
+        raise ConfigError(f"{folder}: {name} is {stored}, expected {(shape.shape, tensors.DTYPES[shape.dtype.name])}")
     if sizes != math.prod(shape.shape):
         raise ConfigError(f"{folder}: {name} has {sizes} numbers in its parts, expected {math.prod(shape.shape)}")
 
@@ -185,7 +185,7 @@ def _joined(folder: Path, parts: Sequence[Part], shape: Any) -> np.ndarray:
         whole = part.place.shape[1:] == array.shape[1:]  # split along the leading axis only: read in place
         into = array[place] if whole else np.empty(part.place.shape, shape.dtype)
         part.file.seek(part.offset + part.place.begin)
-        arrays.fill(part.file, into, folder)
+        tensors.fill(part.file, into, folder)
         if not whole:
             array[place] = into
     return array

@@ -10,8 +10,8 @@ import safetensors.numpy
 
 from purerl import trees
 from purerl.errors import ConfigError
-from purerl.store import json_files, regular_files, tensors
-from purerl.store.atomic import atomic
+from purerl.store import guards, tensors, writing
+from purerl.store.writing import atomic
 from purerl.types import PyTree
 
 FORMAT = 3
@@ -29,8 +29,8 @@ def save_policy(directory: Path, policy: PyTree, description: dict[str, Any]) ->
     with atomic(directory / ARRAYS) as temporary:
         temporary.write_bytes(safetensors.numpy.save(arrays))
     shapes = {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()}
-    document = json.loads(json.dumps(json_files.finite({"format": FORMAT, **description, "arrays": shapes})))
-    json_files.write_json(directory / DESCRIPTION, {**document, "sha256": tensors.digest(document, arrays)})
+    document = json.loads(json.dumps(writing.finite({"format": FORMAT, **description, "arrays": shapes})))
+    writing.write_json(directory / DESCRIPTION, {**document, "sha256": tensors.digest(document, arrays)})
 
 
 def load_description(directory: Path) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def load_description(directory: Path) -> dict[str, Any]:
             f"{directory}: is unfinished: no policy is saved before a training ends or is interrupted; if it no longer "
             "runs, go on with it by purerl resume"
         )
-    document = json_files.read_json(path)
+    document = guards.read_json(path)
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not the description of a policy")
     version = document.get("format")
@@ -70,12 +70,12 @@ def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTr
             was changed after it was written, or numbers are not finite.
     """
     path, expected = directory / ARRAYS, trees.named_leaves(like)
-    file, size = regular_files.opened(path)
+    file, size = guards.opened(path)
     with file:
-        header = tensors.header(file, size, path)
+        header = tensors.read_header(file, size, path)
         if header.metadata:
             raise ConfigError(f"{path}: must not have metadata")
-        arrays = tensors.read(file, path, header.places, expected)
+        arrays = tensors.read_checked(file, path, header.places, expected)
     written = {name: value for name, value in document.items() if name != "sha256"}
     if tensors.digest(written, arrays) != document.get("sha256"):
         raise ConfigError(f"{path}: it or {DESCRIPTION} was changed after it was written (sha256 differs)")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from purerl.errors import ConfigError, printable
 from purerl.names import Trust
-from purerl.store import json_files, regular_files
-from purerl.store.atomic import atomic
+from purerl.store import guards, writing
+from purerl.store.writing import atomic
 
 MOST = 1000
 """The most entries that are remembered; the latest are kept."""
@@ -66,7 +66,7 @@ def remember(where: Path, names: Iterable[str]) -> None:
         with atomic(path) as temporary:
             made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(made, "wb") as file:
-                file.write(json_files.canonical({"format": 1, "trusted": latest}) + b"\n")
+                file.write(writing.canonical({"format": 1, "trusted": latest}) + b"\n")
 
 
 def _reason(where: str, name: str) -> str:
@@ -90,7 +90,7 @@ def digest(name: str) -> str:
     """
     sources = _sources(name.removeprefix("gymnasium/").partition(":")[0])
     try:
-        parts = [hashlib.sha256(regular_files.read(path, MOST_BYTES)).digest() for path in sources]
+        parts = [hashlib.sha256(guards.read_bytes(path, MOST_BYTES)).digest() for path in sources]
     except ConfigError:
         return ""
     return hashlib.sha256(b"".join(parts)).hexdigest() if parts else ""
@@ -147,7 +147,7 @@ def _entries() -> list[Entry]:
     if not os.path.lexists(path):
         return []
     try:
-        document = json_files.read_json(path, MOST_BYTES)
+        document = guards.read_json(path, MOST_BYTES)
         rows = document.get("trusted") if isinstance(document, dict) and document.get("format") == 1 else None
         if not isinstance(rows, list) or not all(
             isinstance(row, list) and len(row) == 3 and all(isinstance(text, str) for text in row) for row in rows

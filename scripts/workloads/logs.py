@@ -91,7 +91,7 @@ def bare(ready: Ready, seed: int) -> Any:
 
     from purerl.population import layouts
     from purerl.runs.running import device_program, run_loop
-    from purerl.store.saver import saver
+    from purerl.store.checkpoint import saver
 
     with tempfile.TemporaryDirectory() as folder, saver() as saving:
         run = ready.run_of(seed, Path(folder))

@@ -23,7 +23,7 @@ from purerl.cli import ranges
 from purerl.cli.machine import is_small
 from purerl.errors import ConfigError
 from purerl.hardware import absent
-from purerl.store.lock import LOCK
+from purerl.runs.describing.run_directory import LOCK
 from purerl.types import Situation
 
 ROOT = Path(purerl.__file__).parent.parent

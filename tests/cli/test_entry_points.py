@@ -17,7 +17,8 @@ from purerl.catalogue import families
 from purerl.cli import main, parsing
 from purerl.errors import ConfigError
 from purerl.runs.describing.options import EvalOptions, TrainOptions
-from purerl.store.atomic import atomic
+from purerl.runs.running import forecast
+from purerl.store.writing import atomic
 from purerl.version import __version__
 
 SMALL = ["--total-steps", "512", "--num-envs", "4", "--num-steps", "32", "--hidden-sizes", "8", "--eval-episodes", "2"]
@@ -164,7 +165,7 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert (result["algo"], result["env"]) == ("doors_own:mine", "doors_own:make_env")
     assert len(result["return_per_seed"]) == 3
 
-    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)  # so that nothing waits long
+    monkeypatch.setattr("purerl.runs.running.forecast.SECONDS", 0.05)  # so that nothing waits long
     plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
     run(*plan, "--json")
     estimate = json.loads(capsys.readouterr().out)
@@ -301,7 +302,6 @@ def test_atomic_files(tmp_path):
 def test_measured_time_counts_every_batch(monkeypatch):
     """With a clock that chunks set by hand: a beginning of 2 s, iterations of 0.5 s, and 3 batches of 2 agents."""
     from purerl.runs.describing.description import Setup, describe
-    from purerl.runs.running import measure
     from purerl.runs.running.run_loop import Chunk
 
     config = ppo.Config(total_steps=1024, num_envs=4, num_steps=32)
@@ -318,15 +318,15 @@ def test_measured_time_counts_every_batch(monkeypatch):
             done += length
             yield Chunk(None, done, length, {})
 
-    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(forecast, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     closed = []
     program = SimpleNamespace(
         chunk=SimpleNamespace(batch_size=2), begin=begin, chunks=chunks, close=lambda: closed.append(True)
     )
-    result = measure.speed(setup, program)
+    result = forecast.measured_speed(setup, program)
     assert closed and result.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
     assert result.steps_per_second == pytest.approx(5 * 1024 / result.wall_seconds)
-    assert measure.in_words(result).splitlines()[1].endswith(" 18 s")
+    assert forecast.speed_in_words(result).splitlines()[1].endswith(" 18 s")
 
 
 def test_devices(monkeypatch, capsys):

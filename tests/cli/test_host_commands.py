@@ -135,7 +135,7 @@ def test_demonstrations_teach_on_the_host(tmp_path):
 
 @pytest.mark.rest
 def test_a_plan_and_its_speed(monkeypatch, capsys):
-    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.1)  # so that nothing waits long
+    monkeypatch.setattr("purerl.runs.running.forecast.SECONDS", 0.1)  # so that nothing waits long
     capsys.readouterr()
     run("plan", "ppo", "--env", "host_envs:script", *SIZES, "--measure", "--json")
     plan = json.loads(capsys.readouterr().out)

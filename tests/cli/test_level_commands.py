@@ -88,7 +88,7 @@ def test_each_level_is_played(place, env, capsys):
 
 @pytest.mark.rest
 def test_the_worst_levels_are_told(place, capsys, monkeypatch):
-    monkeypatch.setattr("purerl.runs.reading.level_evaluation.ROWS", 64)  # in several parts
+    monkeypatch.setattr("purerl.runs.reading.levels.ROWS", 64)  # in several parts
     run("eval", place, "--levels", "random:200:3", "--episodes", "1", "--json")
     result = json.loads(capsys.readouterr().out)
     returns = np.sort(result["return_per_level"], axis=1)

@@ -18,10 +18,9 @@ from purerl.display.dashboard.server import SCRIPTS, server
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts
+from purerl.runs.describing.run_directory import LOCK, lock
 from purerl.runs.reading import overview
-from purerl.store import growing_logs
-from purerl.store import log as logs
-from purerl.store.lock import LOCK, lock
+from purerl.store import log
 
 NASTY = "<img src=x onerror=alert(1)>"
 
@@ -257,23 +256,23 @@ def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
 
 
 def test_a_log_is_read_on_and_never_half(tmp_path):
-    log = growing_logs.Followed(tmp_path / "log")
+    grown = log.Followed(tmp_path / "log")
     (tmp_path / "log").write_text('{"a": 1, "b": {"c": 2}}\nno JSON\n{"a": 3')
-    np.testing.assert_array_equal(log.read()["a"], [1])
+    np.testing.assert_array_equal(grown.read()["a"], [1])
     with open(tmp_path / "log", "a") as file:
         file.write(', "new": 5}\n[1]\n{"a": null, "b": "text"}\n')
-    result = log.read()
+    result = grown.read()
     np.testing.assert_array_equal(result["a"], [1, 3, np.nan])
     np.testing.assert_array_equal(result["b.c"], [2, np.nan, np.nan])
     np.testing.assert_array_equal(result["new"], [np.nan, 5, np.nan])
     (tmp_path / "log").write_text('{"a": 9}\n')
-    np.testing.assert_array_equal(log.read()["a"], [9])
+    np.testing.assert_array_equal(grown.read()["a"], [9])
     with open(tmp_path / "log", "r+") as file:  # replaced in place by a longer one
         file.write('{"a": 7}\n{"a": 8}\n')
-    np.testing.assert_array_equal(log.read()["a"], [7, 8])
+    np.testing.assert_array_equal(grown.read()["a"], [7, 8])
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="not a regular file"):
-        growing_logs.Followed(tmp_path / "pipe").read()
+        log.Followed(tmp_path / "pipe").read()
 
 
 @pytest.mark.rest
@@ -281,40 +280,40 @@ def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
     """Many lines that hold little, and one with many names, make no table of all names in all lines."""
     directory = write_run(tmp_path / "one", iterations=0)
     rows = 50_000
-    few, many = [{"a": 1}], [{f"name{i}": i for i in range(growing_logs.MOST_COLUMNS - 1)}]
+    few, many = [{"a": 1}], [{f"name{i}": i for i in range(log.MOST_COLUMNS - 1)}]
     (directory / "metrics.jsonl").write_text(lines(few) * rows + "{}\n" * rows + lines(many + few))
     size = (directory / "metrics.jsonl").stat().st_size
     page = overview.answers(tmp_path)
     tracemalloc.start()
     try:
-        assert len(page.run("one")["metrics"]) == growing_logs.MOST_COLUMNS
+        assert len(page.run("one")["metrics"]) == log.MOST_COLUMNS
         assert page.curve("one", "name7")["x"] == []
         assert tracemalloc.get_traced_memory()[1] < 10 * size
     finally:
         tracemalloc.stop()
-    result = growing_logs.Followed(directory / "metrics.jsonl").read()
+    result = log.Followed(directory / "metrics.jsonl").read()
     assert result["a"].shape == result["name7"].shape == (rows + 2,)
     assert result["name7"][rows] == 7 and np.isfinite(result["name7"]).sum() == 1 and np.nansum(result["a"]) == rows + 1
 
 
 def test_a_line_too_long_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(growing_logs, "MOST_IN_LINE", 64)  # a bound that a test can reach
+    monkeypatch.setattr(log, "MOST_IN_LINE", 64)  # a bound that a test can reach
     long = json.dumps({"a": 2, "text": 200 * "x"})
     (tmp_path / "log").write_text(lines([{"a": 1}]) + long + "\n" + lines([{"a": 3}]) + long)
-    log = growing_logs.Followed(tmp_path / "log")
-    np.testing.assert_array_equal(log.read()["a"], [1, 3])
+    grown = log.Followed(tmp_path / "log")
+    np.testing.assert_array_equal(grown.read()["a"], [1, 3])
     with open(tmp_path / "log", "a") as file:
         file.write("\n" + lines([{"a": 4}]))
-    np.testing.assert_array_equal(log.read()["a"], [1, 3, 4])
+    np.testing.assert_array_equal(grown.read()["a"], [1, 3, 4])
 
 
 def test_columns_stay_as_they_were_read(tmp_path):
-    log = growing_logs.Followed(tmp_path / "log")
+    grown = log.Followed(tmp_path / "log")
     (tmp_path / "log").write_text(lines([{"a": 1}, {"b": 2}]))
-    first = log.read()
+    first = grown.read()
     with open(tmp_path / "log", "a") as file:
         file.write(lines([{"a": 3, "c": 4}]))
-    second = log.read()
+    second = grown.read()
     assert list(first) == ["a", "b"] and list(second) == ["a", "b", "c"]
     np.testing.assert_array_equal(first["a"], [1, np.nan])
     np.testing.assert_array_equal(second["a"], [1, np.nan, 3])
@@ -325,7 +324,7 @@ def test_one_log_keeps_no_other_waiting(tmp_path):
     for name in ("one", "two"):
         write_run(tmp_path / name)
     page = overview.answers(tmp_path)
-    parsed, reached, go_on = logs.parsed, threading.Event(), threading.Event()
+    parsed, reached, go_on = log.parsed, threading.Event(), threading.Event()
 
     def waits(line):
         if threading.current_thread() is slow:
@@ -334,7 +333,7 @@ def test_one_log_keeps_no_other_waiting(tmp_path):
         return parsed(line)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "parsed", waits)
+        patch.setattr(log, "parsed", waits)
         slow = threading.Thread(target=page.curve, args=("one", "episode_return"), daemon=True)
         quick = threading.Thread(target=page.curve, args=("two", "episode_return"), daemon=True)
         slow.start()
@@ -364,7 +363,7 @@ def test_long_curves_and_many_configurations_are_summarised():
 
 def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
     directory = write_run(tmp_path / "one", iterations=100)
-    monkeypatch.setattr(growing_logs, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
+    monkeypatch.setattr(log, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
     page = overview.answers(tmp_path)
     assert page.run("one")["metrics"] == ["alive", "episode_return.iqm"]
     assert page.curve("one", "episode_return.iqm")["groups"][0]["mid"][-1] == 1001.5
@@ -373,13 +372,13 @@ def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
 
 
 def test_a_log_of_odd_numbers_breaks_no_list(tmp_path):
-    for command, log, row in (
+    for command, name, row in (
         ("evolve", "generations", {"generation": 1}),
         ("train", "quantiles", {"first_member": 0}),
         ("train", "quantiles", {"first_member": 0, "env_steps": 1e300}),
     ):
         directory = write_run(tmp_path / f"{command}{len(row)}", command, seeds=range(100_000), iterations=0)
-        (directory / f"{log}.jsonl").write_text(lines([{**row, "env_steps": 5}, row, {"fitness": 1}]))
+        (directory / f"{name}.jsonl").write_text(lines([{**row, "env_steps": 5}, row, {"fitness": 1}]))
     assert all(run["done"] >= 0 for run in overview.answers(tmp_path).runs()["runs"])
 
 

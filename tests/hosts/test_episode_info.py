@@ -12,7 +12,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 from purerl.hosts import pool, telling
 from purerl.hosts.making import make
 from purerl.runs.running.early_stopping import Watched
-from purerl.store.loggers import Known, table
+from purerl.store.metrics import Known, table
 
 
 class Success(gymnasium.Env):

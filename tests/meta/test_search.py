@@ -324,7 +324,7 @@ def test_several_tasks(tmp_path):
 
 @pytest.mark.rest
 def test_search_in_use(whole, capsys):
-    hold = "import sys, time; from pathlib import Path; from purerl.store.lock import lock\n"
+    hold = "import sys, time; from pathlib import Path; from purerl.runs.describing.run_directory import lock\n"
     hold += "with lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", hold, str(whole)], stdout=subprocess.PIPE, text=True)
     try:

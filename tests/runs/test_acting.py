@@ -10,8 +10,8 @@ from compiling import at_random, for_bits
 
 from purerl import ConfigError, a2c, envs, loops, train_in_chunks
 from purerl.runs.reading import evaluation
-from purerl.runs.reading.acting import Acting
 from purerl.runs.running import device_program
+from purerl.runs.running.from_python import Acting
 from purerl.spaces import Discrete
 from purerl.types import Situation
 
@@ -76,7 +76,7 @@ def test_chunks_are_the_scan(key, monkeypatch):
     """In every bit, however they are cut; and a callback may end them."""
     trainer = a2c.make_trainer(a2c.Config(**SMALL), CARTPOLE)
     compiled = types.SimpleNamespace(jit=lambda f, **more: jax.jit(f, **more, compiler_options=for_bits()))
-    monkeypatch.setattr("purerl.runs.running.training_in_chunks.jax", types.SimpleNamespace(jit=compiled.jit))
+    monkeypatch.setattr("purerl.runs.running.from_python.jax", types.SimpleNamespace(jit=compiled.jit))
     whole = compiled.jit(loops.train(trainer, 10))(key)
     seen = []
     result = train_in_chunks(trainer, key, 10, lambda state, metrics: seen.append(len(metrics["loss"])), every=4)

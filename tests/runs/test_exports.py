@@ -15,9 +15,9 @@ from purerl import envs
 from purerl.algos import ALGORITHMS
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
+from purerl.exports import exporting, programs, runner
 from purerl.runs.describing.description import Setup, describe
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.exports import exporting, programs, runner
 from purerl.runs.reading import evaluation
 from purerl.store.policies import save_policy
 from purerl.types import Situation
@@ -173,7 +173,7 @@ def test_half_an_export_is_none(tmp_path, monkeypatch):
         path.write_text("{")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(exporting.json_files, "write_json", full)
+    monkeypatch.setattr(exporting.writing, "write_json", full)
     for write, name in ((exporting.write_numpy, "p"), (exporting.write_numpy, "q"), (exporting.write_stablehlo, "r")):
         with pytest.raises(OSError, match="No space"):
             write(tmp_path / name, result)

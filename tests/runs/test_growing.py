@@ -10,7 +10,7 @@ from commands import run
 
 from purerl.runs.reading import evaluation
 from purerl.runs.running import training
-from purerl.store import checkpoint, json_files, log
+from purerl.store import checkpoint, guards, log
 from purerl.types import Situation
 
 pytestmark = pytest.mark.weekly  # all of them need whole runs
@@ -98,7 +98,7 @@ def test_grows_twice(runs, tmp_path):
     run("grow", runs / "ppo", "--hidden-sizes", 8, 12, "--out", tmp_path / "once")
     run("grow", tmp_path / "once", "--hidden-sizes", 10, 12)
     assert evaluation.load(tmp_path / "once-grown").setup.config.hidden_sizes == (10, 12)
-    assert len(json_files.read_json(tmp_path / "once-grown" / "config.json")["history"]) == 2
+    assert len(guards.read_json(tmp_path / "once-grown" / "config.json")["history"]) == 2
 
 
 @pytest.mark.parametrize(

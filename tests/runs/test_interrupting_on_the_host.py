@@ -10,8 +10,8 @@ import time
 import pytest
 from commands import run
 
+from purerl import interrupts
 from purerl.display import progress
-from purerl.runs.describing import interrupts
 from purerl.runs.reading import host_evaluation
 from purerl.runs.running import train as train_module
 from purerl.runs.running import training

@@ -13,7 +13,7 @@ from purerl import a2c, counters, dqn, ppo
 from purerl import config as cfg
 from purerl.formulas import schedules
 from purerl.learners.parts import from_replay, settings
-from purerl.runs.running import derived_metrics, training
+from purerl.runs.running import logs, training
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
 RUN = ["train", "ppo", *SMALL, "--total-steps", "512", "--num-seeds", "3", "--agents-at-once", "2"]
@@ -109,12 +109,12 @@ def test_learning_rates_are_those_of_the_schedule():
     config = dataclasses.replace(
         ppo.Config(total_steps=10 * 512), learning_rate=np.array([1e-3, 2e-3]), learning_rate_decay=np.array([1.0, 0.5])
     )
-    result = derived_metrics.columns(config, np.arange(1, 11))["learning_rate"]
+    result = logs.derived(config, np.arange(1, 11))["learning_rate"]
     for m, (rate, decay) in enumerate(((1e-3, 1.0), (2e-3, 0.5))):
         schedule = schedules.linear_decay(rate, decay, config.total_updates)
         expected = [float(schedule(counters.of(16 * i))) for i in range(1, 11)]
         np.testing.assert_allclose(result[:, m], expected, rtol=1e-5, atol=1e-9)
-    assert "learning_rate" not in derived_metrics.columns(config, np.arange(3), own_optimiser=True)
+    assert "learning_rate" not in logs.derived(config, np.arange(3), own_optimiser=True)
 
 
 @cfg.config
@@ -128,16 +128,16 @@ class OffPolicy(settings.Adam, from_replay.ReplayConfig):
 
 
 def test_own_settings_need_not_know_the_number_of_updates():
-    assert list(derived_metrics.columns(WithoutUpdates(), np.arange(1, 3))) == ["learning_rate"]
+    assert list(logs.derived(WithoutUpdates(), np.arange(1, 3))) == ["learning_rate"]
     config = OffPolicy(num_envs=2, num_steps=4, num_updates=3, warmup_steps=16, total_steps=160)
-    assert config.total_updates == 3 * (160 - 16) // 8 and "policy_lag" in derived_metrics.columns(config, np.arange(2))
+    assert config.total_updates == 3 * (160 - 16) // 8 and "policy_lag" in logs.derived(config, np.arange(2))
 
 
 def test_replays_and_lags():
     """Beside a ring that is filled row by row, each row with the update at which it came."""
     config = dqn.Config(num_envs=2, num_steps=4, num_updates=2, capacity=48, warmup_steps=16, total_steps=160)
     iterations = np.arange(1, 9)
-    result = derived_metrics.columns(config, iterations)
+    result = logs.derived(config, iterations)
     ring = [0.0] * config.warmup_rows
     for i in iterations:
         ring = (ring + [0.0] * config.num_steps)[-config.capacity_rows :]
@@ -147,5 +147,5 @@ def test_replays_and_lags():
         np.testing.assert_allclose(result["policy_lag"][i - 1, 0], ages.mean() / (2 * 4) * 2)
     epochs = ppo.Config(lag=3.0, max_lag=3)
     lags = [3 * 16 + update for update in range(16)]
-    np.testing.assert_allclose(derived_metrics.columns(epochs, np.arange(1, 2))["policy_lag"], np.mean(lags))
-    assert derived_metrics.columns(a2c.Config(), np.arange(1, 2))["policy_lag"] == 0
+    np.testing.assert_allclose(logs.derived(epochs, np.arange(1, 2))["policy_lag"], np.mean(lags))
+    assert logs.derived(a2c.Config(), np.arange(1, 2))["policy_lag"] == 0

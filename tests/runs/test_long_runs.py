@@ -7,7 +7,7 @@ import pytest
 from commands import run
 from rich.console import Console
 
-from purerl.runs.describing.interrupts import Interrupted
+from purerl.interrupts import Interrupted
 from purerl.runs.running import run_loop
 
 DAYS = 3.5 * 86400

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.runs.reading import sweeps
+from purerl.runs.describing import sweeps
 from purerl.version import versions
 
 WITHOUT_METADATA = """

@@ -376,7 +376,7 @@ def test_somebodys_own_run(copy, capsys):
 
 SIGNALS = """
 import hashlib, signal, sys, time
-from purerl.runs.describing import interrupts
+from purerl import interrupts
 with interrupts.leaving():
     with interrupts.cleaning(lambda: print("cleaned", flush=True)):
         if sys.argv[1] == "deferred":

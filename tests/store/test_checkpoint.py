@@ -17,8 +17,8 @@ import pytest
 import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import arrays, checkpoint, log, saver
-from purerl.store.lock import LOCK, lock
+from purerl.runs.describing.run_directory import LOCK, lock
+from purerl.store import checkpoint, log, tensors
 
 ABOUT = {"frames": 10**11 + 7, "config": {"learning_rate": 2.5e-4, "sizes": [64, 64], "none": None}}
 
@@ -89,7 +89,7 @@ def test_rows_of_arrays_over_devices(rows, tmp_path):
     expected = jax.tree.map(lambda x: x[:rows], tree)
     checkpoint.save(tmp_path, 1, tree, {}, rows=rows)
     assert same(restore(tmp_path, expected)[1], expected)
-    checkpoint.save(tmp_path, 2, arrays.on_host(tree, rows), {})
+    checkpoint.save(tmp_path, 2, tensors.on_host(tree, rows), {})
     assert same(restore(tmp_path, expected)[1], expected)
     assert (tmp_path / "1" / checkpoint.ARRAYS).read_bytes() == (tmp_path / "2" / checkpoint.ARRAYS).read_bytes()
 
@@ -102,7 +102,7 @@ def test_arrays_split_on_any_axis(axes, tmp_path):
     tree = {"x": jax.device_put(x, jax.NamedSharding(mesh, jax.P(*axes)))}
     checkpoint.save(tmp_path, 1, tree, {})
     np.testing.assert_array_equal(restore(tmp_path, tree)[1]["x"], x)
-    np.testing.assert_array_equal(arrays.on_host(tree, 3)["x"], x[:3])
+    np.testing.assert_array_equal(tensors.on_host(tree, 3)["x"], x[:3])
 
 
 def test_sizes_come_before_digests(directory):
@@ -121,7 +121,7 @@ def test_arrays_that_end_too_soon(directory):
     with open(path, "r+b") as file:
         file.truncate(path.stat().st_size - 1)
     with pytest.raises(ConfigError, match="is cut off$"):
-        arrays.read(path, state(12))
+        tensors.read(path, state(12))
 
 
 def test_a_log_that_was_removed(tmp_path):
@@ -326,10 +326,10 @@ def test_logs_are_cut_to_what_is_saved(tmp_path):
 
 def test_saving_in_the_background(tmp_path, monkeypatch):
     """A state may be donated at once; large ones are written first; an error surfaces at the next call."""
-    for most in (saver.OVERLAP_BYTES, 0):
-        monkeypatch.setattr(saver, "OVERLAP_BYTES", most)
+    for most in (checkpoint.OVERLAP_BYTES, 0):
+        monkeypatch.setattr(checkpoint, "OVERLAP_BYTES", most)
         directory = tmp_path / str(most)
-        with saver.saver() as saving:
+        with checkpoint.saver() as saving:
             for step in (1, 1, 2):
                 x = {"x": jnp.arange(8.0) * step}
                 saving.save(directory, step, x, {}, keep=2, logs=(), rows=6)
@@ -350,7 +350,7 @@ def test_lock(tmp_path):
     hold = f"""
 import time
 from pathlib import Path
-from purerl.store.lock import lock
+from purerl.runs.describing.run_directory import lock
 with lock(Path({str(tmp_path)!r})):
     print("held", flush=True)
     time.sleep(60)
@@ -371,7 +371,6 @@ SAVE_FOR_EVER = """
 import sys
 from pathlib import Path
 import jax.numpy as jnp
-from purerl.store import checkpoint
 step = 0
 while True:
     step += 1

@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from purerl.store import loggers
+from purerl.store import metrics
 
 POINTS = [(8, {"loss": 0.5, "episode_return": 1.0}), (16, {"loss": float("nan"), "episode_return": 2.0})]
 
 
 def opened(names, directory, messages, *known):
-    return loggers.opened(names, directory, {"algo": "ppo"}, loggers.Known(*known), messages.append)
+    return metrics.opened_loggers(names, directory, {"algo": "ppo"}, metrics.Known(*known), messages.append)
 
 
 def test_a_table_goes_on_where_it_was(tmp_path):
@@ -36,7 +36,7 @@ def test_what_fails_is_told_once(fails, tmp_path, monkeypatch):
     closed = []
     quiet = lambda *args: closed.append(args) if not args else None
     parts = fail if fails == "writes" else quiet, fail if fails == "closes" else quiet
-    monkeypatch.setitem(loggers.MAKERS, "wandb", fail if fails == "makes" else lambda *_: loggers.Logger(*parts))
+    monkeypatch.setitem(metrics.MAKERS, "wandb", fail if fails == "makes" else lambda *_: metrics.Logger(*parts))
     messages = []
     with opened(["wandb", "csv"], tmp_path, messages) as logger:
         for step, point in POINTS:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from purerl.errors import ConfigError
-from purerl.store import checkpoint, checkpoint_pieces, json_files
+from purerl.store import checkpoint, checkpoint_pieces, guards
 
 LAYOUTS = {"population": ("P",), "shards": (None, "Q"), "both": ("P", "Q"), "one axis of two": (None, ("P", "Q"))}
 ABOUT = {"seconds": 1.5}
@@ -85,7 +85,7 @@ def test_rows(tmp_path):
 
 
 def _card(folder, change):
-    card = json_files.read_json(folder / "card.json")
+    card = guards.read_json(folder / "card.json")
     change(card)
     (folder / "card.json").write_text(json.dumps(card))
 

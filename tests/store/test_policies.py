@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import json_files, policies
+from purerl.store import guards, policies
 
 POLICY = {"torso": jnp.arange(6.0).reshape(2, 3), "count": jnp.array([1, 2**31 - 1]), "empty": jnp.zeros((2, 0))}
 LIKE = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), POLICY)
@@ -120,7 +120,7 @@ def test_hostile_json(tmp_path, text, line):
     path = tmp_path / "file.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=line) as raised:
-        json_files.read_json(path, 100 if line.startswith("larger") else json_files.MOST_BYTES)
+        guards.read_json(path, 100 if line.startswith("larger") else guards.MOST_JSON_BYTES)
     assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from purerl.errors import ConfigError
-from purerl.store.json_files import finite
+from purerl.store.writing import finite
 
 ADDRESS = "127.0.0.1"
 SCRIPTS = "charts.js", "list.js", "run.js", "page.js"

@@ -14,7 +14,7 @@ import yaml
 
 from purerl.errors import ConfigError
 from purerl.names import Trust, check_trusted, existing
-from purerl.store import json_files, plain_yaml, regular_files
+from purerl.store import guards, writing
 
 FORMAT = 1
 """Format version of the files; other versions are refused."""
@@ -109,7 +109,7 @@ def write(
     fields = description._asdict()
     beside = {name: getattr(options, name) for name in RECORDED if hasattr(options, name) and name not in fields}
     written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history, **more}
-    json_files.write_json(directory / NAME, written)
+    writing.write_json(directory / NAME, written)
 
 
 def read(path: Path) -> ConfigFile:
@@ -118,7 +118,7 @@ def read(path: Path) -> ConfigFile:
     Raises:
         ConfigError: If the file is missing or is not a config file.
     """
-    content = _yaml(path) if path.suffix in (".yaml", ".yml") else json_files.read_json(path, MOST_BYTES)
+    content = _yaml(path) if path.suffix in (".yaml", ".yml") else guards.read_json(path, MOST_BYTES)
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold fields by their names")
     fields = dict(content)
@@ -148,7 +148,7 @@ def digest(fields: dict[str, Any]) -> str:
         if not kept.get(name):
             kept.pop(name, None)
     kept["config"] = {name: value for name, value in fields.get("config", {}).items() if name not in LENGTHS}
-    return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
+    return hashlib.sha256(writing.canonical(writing.finite(kept))).hexdigest()
 
 
 def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust = False) -> None:
@@ -184,6 +184,6 @@ def code(fields: Mapping[str, Any]) -> dict[str, str]:
 
 def _yaml(path: Path) -> Any:
     try:
-        return plain_yaml.document(regular_files.read(path, MOST_BYTES))
+        return guards.yaml_document(guards.read_bytes(path, MOST_BYTES))
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not a YAML file ({' '.join(str(error).split())[:200]})") from None

@@ -21,11 +21,11 @@ from purerl.hosts import copies
 from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
-from purerl.runs.describing import datasets, file_checks, host_options, sharding, stop_options
+from purerl.runs.describing import datasets, environments, file_checks, sharding, stop_options
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
-from purerl.runs.describing.sweep_names import MOST_PROGRAMS, config_part, env_part
-from purerl.store import plain_yaml, untrusted_json
+from purerl.runs.describing.sweeps import MOST_PROGRAMS, config_part, env_part
+from purerl.store import guards
 from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
 
@@ -129,7 +129,7 @@ def start(file: ConfigFile) -> Start:
         raise ConfigError(f"{file.path}: parts must hold names by {', '.join(own_parts.SIGNATURES)}")
     options |= parts
     columns = list(swept.values())
-    numbers = all(isinstance(column, list) and all(map(untrusted_json.is_number, column)) for column in columns)
+    numbers = all(isinstance(column, list) and all(map(guards.is_number, column)) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
         raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
     return Start(
@@ -152,7 +152,7 @@ def _programs(file: ConfigFile) -> dict[str, list[Any]]:
 def env_options(file: ConfigFile) -> dict[str, Any]:
     """Returns a config file's parameters of environments, as the options of a command."""
     params = file.take("env_params", dict, {})
-    pairs = [f"{name}={plain_yaml.written(value)}" for name, value in params.items() if name != "resets"]
+    pairs = [f"{name}={guards.yaml_text(value)}" for name, value in params.items() if name != "resets"]
     return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
 
 
@@ -200,7 +200,7 @@ def describe(
         problems.append(str(error))
     of_config = lambda config: algorithm.problems(config, env)
     problems += team_problems(algorithm, config, env) if env else []
-    problems += host_options.problems(options, config, env) if env else []
+    problems += environments.host_problems(options, config, env) if env else []
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += sharding.problems(options, algorithm, config, env) if env and not problems else []

@@ -1,5 +1,6 @@
-"""The environment that a user asked for, checked before anything compiles."""
+"""The environment that a user asked for, and the options of host environments, checked before anything compiles."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from purerl.algos.algorithm import Algorithm, rows
 from purerl.catalogue import check_values
 from purerl.envs.check_types import type_problems
 from purerl.errors import ConfigError, one_line, place
+from purerl.hosts import opening
+from purerl.hosts.opening import How
 from purerl.types import Env
 
 NOTHING: Mapping[str, Sequence[float]] = {}
@@ -72,3 +75,30 @@ def team_problems(algorithm: Algorithm, config: Any, env: Env) -> list[str]:
             "train each agent on its own reward, as ppo and dqn do"
         ]
     return []
+
+
+HOST_OPTIONS = (*How._fields, "ahead", "eval_envs")
+"""The options that have no effect on other environments."""
+
+
+def how(options: Any) -> How:
+    """Returns how the options ask for environments to be stepped."""
+    return How(*(getattr(options, name) for name in How._fields))
+
+
+def host_problems(options: Any, config: Any, env: Env) -> list[str]:
+    """Returns a line for each reason why ``options`` and ``config`` do not fit ``env``."""
+    usual = {field.name: field.default for field in dataclasses.fields(options)}
+    if not env.host:
+        given = [(name, getattr(options, name)) for name in HOST_OPTIONS if getattr(options, name) != usual[name]]
+        return [f"{name} = {value!r}: has no effect; {env.name} is not a host environment" for name, value in given]
+    lines = opening.problems(how(options))
+    if options.processes:
+        lines.append(f"processes = {options.processes!r}: the host environment {env.name} needs a single process")
+    if getattr(config, "lag", 0) != 0:
+        lines.append(f"lag = {config.lag}: is not supported for the host environment {env.name}; use --ahead")
+    if options.num_devices > 1:
+        lines.append(f"num_devices = {options.num_devices}: the host environment {env.name} needs a single device")
+    if options.double_buffering == "on" and config.num_envs % 2:
+        lines.append(f"double_buffering = 'on': num_envs = {config.num_envs} cannot be halved")
+    return lines

@@ -11,8 +11,8 @@ from purerl.errors import ConfigError
 from purerl.learned import artefacts, own_parts
 from purerl.names import Trust, check_trusted, choose
 from purerl.runs.describing import datasets, sharding, stop_options
-from purerl.runs.describing.sweep_names import ENV_PREFIX, config_part, env_part
-from purerl.store import untrusted_json
+from purerl.runs.describing.sweeps import ENV_PREFIX, config_part, env_part
+from purerl.store import guards
 from purerl.types import Env
 
 KINDS = {
@@ -127,14 +127,14 @@ def _parts(value: Any, depth: int = 8) -> list[Any]:
 
 
 def _is_parameter(value: Any, own: bool) -> bool:
-    parts, number = _parts(value), untrusted_json.is_number if own else _is_number
+    parts, number = _parts(value), guards.is_number if own else _is_number
     sound = all(part is None or isinstance(part, bool | str) or number(part) for part in parts)
     return sound and len(parts) <= MOST_VALUES and sum(map(len, map(str, parts))) <= MOST_TEXT
 
 
 def _is_number(value: Any) -> bool:
     """Returns whether a value of JSON is a number that float32 or int32 can hold."""
-    return untrusted_json.is_number(value, cfg.LARGEST if type(value) is float else 2**31 - 1)
+    return guards.is_number(value, cfg.LARGEST if type(value) is float else 2**31 - 1)
 
 
 def _seed_problems(seeds: list[Any]) -> list[str]:

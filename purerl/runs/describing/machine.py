@@ -1,14 +1,19 @@
-"""The device, versions and flags of this process."""
+"""The device, versions and flags of this process, and how long its programs took to compile."""
 
+import contextlib
+import json
 import os
 import platform
 import re
+from pathlib import Path
 from typing import Any
 
 import jax
 
-from purerl import processes
+from purerl import backend, processes
 from purerl.hosts.processes import cores
+from purerl.store import guards
+from purerl.store.writing import atomic
 from purerl.version import versions
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
@@ -59,3 +64,40 @@ def without_paths(value: str) -> str:
         flag, sign, end = word.partition("=") if re.match(r"--?\w+=", word) else ("", "", word)
         words.append(word if PLAIN.fullmatch(end) else f"{flag}{sign}...")
     return " ".join(words)
+
+
+COMPILE_TIMES = "seconds.json"
+"""The name of the file, in the directory of compiled programs."""
+MOST = 512
+"""The largest number of programs that are remembered; the latest ones are kept."""
+
+
+def last_compile_time(digest: str) -> float | None:
+    """Returns the seconds that the program of a description's ``digest`` took to compile last; None if unknown."""
+    return guards.number(_known().get(_program(digest)))
+
+
+def note_compile_time(digest: str, seconds: float) -> None:
+    """Remembers how long a program took to compile, in seconds, if compiled programs are kept."""
+    folder = _folder()
+    if folder and folder.is_dir():
+        program = _program(digest)
+        known = {name: taken for name, taken in _known().items() if name != program}
+        latest = dict([*known.items(), (program, round(seconds, 1))][-MOST:])
+        with contextlib.suppress(OSError), atomic(folder / COMPILE_TIMES) as path:
+            path.write_text(json.dumps(latest))
+
+
+def _program(digest: str) -> str:
+    """Returns what identifies a program: the digest of its description, and how it is compiled."""
+    return f"{digest}-quick" if backend.compiler_options() else digest
+
+
+def _folder() -> Path | None:
+    directory = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # jax adds its options when imported
+    return Path(directory) if directory else None
+
+
+def _known() -> dict[str, Any]:
+    folder = _folder()
+    return guards.contents(folder, COMPILE_TIMES) if folder else {}

@@ -1,6 +1,7 @@
 """Run directories: one run at a time holds one, overwrites nothing by accident, and writes nowhere else."""
 
 import contextlib
+import fcntl
 import os
 import shlex
 import shutil
@@ -8,12 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from purerl import channel, processes
+import psutil
+
+from purerl import channel, interrupts, processes
 from purerl.errors import ConfigError, raised
 from purerl.names import shown
-from purerl.runs.describing import interrupts
-from purerl.store import checkpoint
-from purerl.store.lock import LOCK, lock
+from purerl.store import checkpoint, guards
 
 CHECKPOINTS = "checkpoints"
 """The folder of the checkpoints."""
@@ -173,3 +174,39 @@ def _leave(directory: Path) -> str:
 def _go_on(directory: Path) -> str:
     """Returns advice on resuming a run; empty if it has no checkpoint."""
     return f"resume with: {resume_command(directory)}" if has_checkpoints(directory) else ""
+
+
+LOCK = "run.lock"
+
+
+@contextlib.contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Locks a run directory exclusively; the operating system releases the lock when the process ends, even if killed.
+
+    Raises:
+        ConfigError: Another process holds the lock; the message has its id.
+    """
+    opened = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    with os.fdopen(opened, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{directory}: in use by process {file.read(20).strip() or 'unknown'}") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def holder(directory: Path) -> int | None:
+    """Returns the id of the process in the lock file of a run directory if it still runs, else None.
+
+    It takes no lock, so that it blocks no process. The file is untrusted.
+    """
+    try:
+        written = guards.read_bytes(directory / LOCK, 100).strip()
+        since = os.stat(directory / LOCK, follow_symlinks=False).st_mtime
+        process = psutil.Process(int(written))
+        return process.pid if process.create_time() <= since + 1 else None
+    except (ConfigError, OSError, ValueError, OverflowError, psutil.Error):
+        return None

@@ -5,7 +5,7 @@ from typing import Any
 
 from purerl.errors import ConfigError
 from purerl.loops import stopping
-from purerl.store import untrusted_json
+from purerl.store import guards
 from purerl.types import Trainer
 
 FOLLOWS_FROM = ("eval_every", "eval_episodes")
@@ -73,9 +73,7 @@ def options(described: dict[str, Any], source: str) -> dict[str, Any]:
 def problems(described: dict[str, Any]) -> list[str]:
     """Returns a line if a file's description of early stopping has a fault."""
     counts = [value for name, value in described.items() if name not in ("at", "metric")]
-    sound = all(type(value) is int and 0 < value < 2**31 for value in counts) and untrusted_json.is_number(
-        described.get("at")
-    )
+    sound = all(type(value) is int and 0 < value < 2**31 for value in counts) and guards.is_number(described.get("at"))
     sound &= str(described.get("metric", INFO)).startswith(INFO)
     if not described or (set(described) in KEYS and sound):
         return []

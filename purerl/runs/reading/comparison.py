@@ -9,7 +9,7 @@ import numpy as np
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.names import nearest
-from purerl.store import json_files, regular_files, untrusted_json
+from purerl.store import guards
 
 COMPARED = {
     "algo": str,
@@ -43,7 +43,7 @@ def compare(directories: list[Path]) -> dict[str, Any]:
         summary = _summary(directory)
         if summary["swept"]:
             raise ConfigError(f"{directory}: is a sweep; compare needs runs of one configuration")
-        returns = np.array([untrusted_json.plotted(x) for x in summary["return_per_seed"]])
+        returns = np.array([guards.plotted(x) for x in summary["return_per_seed"]])
         scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
         facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
         rows.append({"run": str(directory), **facts, "agents": len(scores[-1])})
@@ -68,7 +68,7 @@ def _summary(source: Path) -> dict[str, Any]:
     """
     file, is_line, row = str(source).partition(".jsonl:")
     path = Path(f"{file}.jsonl") if is_line else source / "summary.json"
-    summary = _line(path, row) if is_line else json_files.read_json(path)
+    summary = _line(path, row) if is_line else guards.read_json(path)
     if not isinstance(summary, dict):
         raise ConfigError(f"{path}: not the summary of a run")
     wrong = [name for name, kind in COMPARED.items() if type(summary.get(name)) is not kind]
@@ -77,7 +77,7 @@ def _summary(source: Path) -> dict[str, Any]:
     returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
     if len(returns) != len(alive) or not returns:
         raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
-    if not all(x is None or untrusted_json.is_number(x) for x in returns):
+    if not all(x is None or guards.is_number(x) for x in returns):
         raise ConfigError(f"{path}: return_per_seed must hold numbers")
     if not all(type(x) is bool for x in alive):
         raise ConfigError(f"{path}: alive_per_seed must hold true and false")
@@ -92,9 +92,9 @@ def _line(path: Path, row: str) -> dict[str, Any]:
     Raises:
         ConfigError: The file is not valid, or has no such row.
     """
-    raw = regular_files.read(path, json_files.MOST_BYTES)
+    raw = guards.read_bytes(path, guards.MOST_JSON_BYTES)
     try:
-        lines = [json_files.parse(line) for line in raw.splitlines()]
+        lines = [guards.parse_json(line) for line in raw.splitlines()]
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     rows = {str(line.get("row")): line for line in lines if isinstance(line, dict)}

@@ -10,10 +10,10 @@ from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.runs.describing import config_file
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.store import log, untrusted_json
+from purerl.store import guards, log
+from purerl.store.guards import plotted
 from purerl.store.metrics import IQM
 from purerl.store.metrics import QUANTILES as LEVELS
-from purerl.store.untrusted_json import plotted
 
 if TYPE_CHECKING:
     from purerl.display.curves import Line
@@ -35,8 +35,8 @@ def draw(directory: Path) -> None:
     if len(x):
         file = config_file.read(directory / config_file.NAME)
         title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
-        of_agents = untrusted_json.listed(untrusted_json.contents(directory, "summary.json"), "stopped_at_per_seed")
-        stopped = [at for at in map(untrusted_json.number, of_agents) if at is not None]
+        of_agents = guards.listed(guards.contents(directory, "summary.json"), "stopped_at_per_seed")
+        stopped = [at for at in map(guards.number, of_agents) if at is not None]
         figure = curves.population_figure(x, middle, quantiles, ("frames", "return"), title, stopped)
         plots.save(directory / NAME, figure)
 

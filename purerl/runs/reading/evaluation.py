@@ -16,14 +16,15 @@ from purerl.catalogue import EXTRAS, HOSTS
 from purerl.envs import spaces_only
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, one_line, own_code, place
+from purerl.interrupts import breakable
 from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
 from purerl.names import Trust, check_trusted, here, is_there
 from purerl.population import layouts
 from purerl.population.layouts import spread
+from purerl.runs.describing import sweeps
 from purerl.runs.describing.description import Description, Setup
-from purerl.runs.describing.interrupts import breakable
-from purerl.runs.describing.sweep_names import env_part
-from purerl.runs.reading import host_evaluation, sweeps
+from purerl.runs.describing.sweeps import env_part
+from purerl.runs.reading import host_evaluation
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.store import policies
 from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer

@@ -1,8 +1,9 @@
-"""The runs in a folder as the dashboard shows them, as JSON. Their files are untrusted."""
+"""What the dashboard shows: the list of runs, and the page of each."""
 
 import contextlib
 import functools
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from purerl.display import words
 from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
 from purerl.display.words import shown
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file
-from purerl.runs.reading import run_page, sweeps
-from purerl.store import growing_logs, lock, regular_files, untrusted_json
+from purerl.runs.describing import config_file, run_directory, sweeps
+from purerl.runs.reading.curves import NO_METRICS
+from purerl.store import guards, log
+from purerl.store.guards import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
 
 DEPTH = 4
 """The depth of folders within folders that are searched for runs."""
@@ -41,13 +44,13 @@ def answers(folder: Path) -> Answers:
         raise ConfigError(f"folder = {str(folder)!r}: is not a directory")
 
     @functools.lru_cache(maxsize=LOGS_KEPT)
-    def log(path: Path) -> growing_logs.Followed:
-        return growing_logs.Followed(path)
+    def followed(path: Path) -> log.Followed:
+        return log.Followed(path)
 
     def read(directory: Path, name: str) -> Mapping[str, np.ndarray]:
-        if not regular_files.is_plain(directory / name):
+        if not guards.is_plain(directory / name):
             return {}
-        return log(directory / name).read()
+        return followed(directory / name).read()
 
     def columns(directory: Path, name: str) -> Mapping[str, np.ndarray]:
         with contextlib.suppress(ConfigError):
@@ -66,26 +69,26 @@ def answers(folder: Path) -> Answers:
 
     def run(path: str) -> dict[str, Any]:
         directory = _inside(root, path)
-        return {"folder": str(folder), **_row(root, directory, columns), **run_page.details(directory, columns)}
+        return {"folder": str(folder), **_row(root, directory, columns), **details(directory, columns)}
 
     def curve(path: str, metric: str) -> dict[str, Any]:
         directory, problem = _inside(root, path), None
-        for name, (x, labels) in run_page.LOGS.items():
+        for name, (x, labels) in LOGS.items():
             try:
                 table = read(directory, name)
             except ConfigError as error:
                 problem = error
                 continue
-            if metric in table and metric not in run_page.NO_CURVES:
+            if metric in table and metric not in NO_CURVES:
                 titles = {"title": shown(metric), "over": shown(x)}
                 return {"metric": metric, **titles, **curves.curve(table, x, metric, labels)}
         raise problem or Missing(f"the run has no {metric[:80]}")
 
     def file(path: str, name: str) -> tuple[str, bytes]:
         directory = _inside(root, path)
-        if name not in run_page.shown_in(directory):
+        if name not in shown_in(directory):
             raise Missing
-        return run_page.KINDS[Path(name).suffix], regular_files.read(directory / name, MOST_BYTES)
+        return KINDS[Path(name).suffix], guards.read_bytes(directory / name, MOST_BYTES)
 
     return Answers(runs, run, curve, file)
 
@@ -97,7 +100,7 @@ def _runs(root: Path) -> Iterator[Path]:
     """
     for place, folders, files in os.walk(root):
         here = Path(place)
-        if config_file.NAME in files and regular_files.is_plain(here / config_file.NAME):
+        if config_file.NAME in files and guards.is_plain(here / config_file.NAME):
             folders[:] = [part.name for part in sweeps.parts(here) if part.name in folders]
             yield here
         elif len(here.relative_to(root).parts) >= DEPTH:
@@ -119,7 +122,7 @@ def _inside(root: Path, path: str) -> Path:
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise Missing
     directory = root.joinpath(*parts)
-    if Path(os.path.realpath(directory)) != directory or not regular_files.is_plain(directory / config_file.NAME):
+    if Path(os.path.realpath(directory)) != directory or not guards.is_plain(directory / config_file.NAME):
         raise Missing
     return directory
 
@@ -135,8 +138,8 @@ def _changed(directory: Path) -> float:
     """Returns when a run wrote last, in seconds since 1970."""
     times = [
         path.lstat().st_mtime
-        for name in (*run_page.LOGS, config_file.NAME, "summary.json")
-        if regular_files.is_plain(path := directory / name)
+        for name in (*LOGS, config_file.NAME, "summary.json")
+        if guards.is_plain(path := directory / name)
     ]
     return max(times, default=0.0)
 
@@ -152,24 +155,23 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
             **row,
             "kind": "damaged",
             "status": "damaged",
-            "problem": str(error)[: untrusted_json.MOST_CHARACTERS],
+            "problem": str(error)[: guards.MOST_CHARACTERS],
         }
-    summary, fields = untrusted_json.contents(directory, "summary.json"), file.fields
+    summary, fields = guards.contents(directory, "summary.json"), file.fields
     seeds, swept = fields.get("seeds"), fields.get("swept")
     first = next(iter(swept.values()), None) if isinstance(swept, dict) else None
     configurations = (len(first) if isinstance(first, list) else 1) * max(1, len(sweeps.parts(directory)))
     members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
-    members = max(1, untrusted_json.count(fields.get("population"))) if file.command == "evolve" else members
+    members = max(1, guards.count(fields.get("population"))) if file.command == "evolve" else members
     kind = "population" if file.command == "train" and members > 1 else file.command
     done, total = _progress(directory, file, members, columns)
     status = _status(directory, summary)
     return {
         **row,
         "kind": kind,
-        "algo": untrusted_json.text(fields.get("algo")),
-        "env": untrusted_json.text(fields.get("env"))
-        or ", ".join(map(untrusted_json.text, untrusted_json.listed(fields, "envs")[:20])),
-        "socket": untrusted_json.text(fields.get("socket")),
+        "algo": guards.text(fields.get("algo")),
+        "env": guards.text(fields.get("env")) or ", ".join(map(guards.text, guards.listed(fields, "envs")[:20])),
+        "socket": guards.text(fields.get("socket")),
         "members": members,
         "configurations": configurations,
         "status": status,
@@ -188,12 +190,12 @@ def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | No
     fitness of a search.
     """
     if command == "evolve":
-        return untrusted_json.number(summary.get("fitness"))
+        return guards.number(summary.get("fitness"))
     if command == "sweep":
-        best = next(iter(untrusted_json.listed(untrusted_json.contents(directory, "sweep.json"), "ranked")), None)
-        return untrusted_json.number(best.get("value")) if isinstance(best, dict) else None
+        best = next(iter(guards.listed(guards.contents(directory, "sweep.json"), "ranked")), None)
+        return guards.number(best.get("value")) if isinstance(best, dict) else None
     estimate = summary.get("return_iqm")
-    return untrusted_json.number(estimate.get("value")) if isinstance(estimate, dict) else None
+    return guards.number(estimate.get("value")) if isinstance(estimate, dict) else None
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:
@@ -201,7 +203,9 @@ def _status(directory: Path, summary: dict[str, Any]) -> str:
 
     A run has stopped if no process holds it and none has written a summary.
     """
-    if lock.holder(directory) is not None and not _is_newer(directory / "summary.json", directory / lock.LOCK):
+    if run_directory.holder(directory) is not None and not _is_newer(
+        directory / "summary.json", directory / run_directory.LOCK
+    ):
         return "running"
     status = summary.get("status")
     if status in ("completed", "diverged", "interrupted", "stopped"):
@@ -214,18 +218,16 @@ def _is_newer(path: Path, than: Path) -> bool:
 
     A run whose summary is newer than its lock has ended, although its process has not.
     """
-    return regular_files.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
+    return guards.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
 
 
 def _progress(directory: Path, file: config_file.ConfigFile, members: int, columns: Any) -> tuple[int, int]:
     """Returns what all members have done and what they are to do: frames, or generations of a search."""
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
-        return (untrusted_json.count(float(done[-1])) if done is not None else 0), untrusted_json.count(
-            file.fields.get("generations")
-        )
+        return (guards.count(float(done[-1])) if done is not None else 0), guards.count(file.fields.get("generations"))
     config = file.fields.get("config")
-    total = untrusted_json.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
+    total = guards.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
     if inner := sweeps.parts(directory):
         return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
@@ -234,18 +236,18 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     rows = zip(table["first_member"], table["env_steps"], strict=True)
     batches = {int(first): steps for first, steps in rows if first >= 0 and steps >= 0}
     firsts = sorted(batches)
-    usual = firsts[1] if len(firsts) > 1 else untrusted_json.count(file.options.get("agents_at_once")) or members
+    usual = firsts[1] if len(firsts) > 1 else guards.count(file.options.get("agents_at_once")) or members
     done = sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)
-    return untrusted_json.count(float(done)), total
+    return guards.count(float(done)), total
 
 
 def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:
     """Returns frames a second and seconds of all members, from the summary, or from the log while a run goes on."""
     times = columns(directory, "times.jsonl")
     last = {name: float(times[name][-1]) if name in times else None for name in ("frames_per_second", "seconds")}
-    seconds = untrusted_json.number(summary.get("wall_seconds")) or untrusted_json.number(summary.get("seconds"))
+    seconds = guards.number(summary.get("wall_seconds")) or guards.number(summary.get("seconds"))
     return {
-        "speed": untrusted_json.number(summary.get("steps_per_second")) or last["frames_per_second"],
+        "speed": guards.number(summary.get("steps_per_second")) or last["frames_per_second"],
         "seconds": seconds or last["seconds"],
     }
 
@@ -263,3 +265,155 @@ def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
     step = max(1, -(-len(kept) // SPARK))
     means = [sum(part) / len(part) for i in range(0, len(kept), step) if (part := kept[i : i + step])]
     return {"spark": means, "latest": kept[-1] if kept else None}
+
+
+KINDS = {
+    ".png": "image/png",
+    ".gif": "image/gif",
+    ".mp4": "video/mp4",
+    ".html": "text/html; charset=utf-8",
+}
+"""The types of the pictures and films in a run directory that are shown, by the suffix of their names."""
+LOGS = {
+    "metrics.jsonl": ("env_steps", ("config", "seed")),
+    "evaluations.jsonl": ("env_steps", ("config", "seed")),
+    "quantiles.jsonl": ("env_steps", ("", "first_member")),
+    "times.jsonl": ("env_steps", ("", "first_member")),
+    "generations.jsonl": ("frames", ("", "")),
+}
+"""The logs that hold curves: the column that these are drawn over, and the columns that identify a member."""
+REPORTS = "report.json", "closed-report.json", "network-report.json"
+"""The files of reports on a search's function, on its closed form and on the network fitted to it."""
+NO_CURVES = (*NO_METRICS, "seconds")
+"""The numbers of a log that are no results."""
+
+
+def details(directory: Path, columns: Any) -> dict[str, Any]:
+    """Returns the contents of the page of a run, besides those of the list; empty without a readable config file.
+
+    Args:
+        directory: The run directory.
+        columns: ``columns(directory, log)`` returns the columns of a log by name; empty if it cannot be read.
+    """
+    try:
+        file = config_file.read(directory / config_file.NAME)
+    except ConfigError:
+        return {}
+    summary, fields, shown = guards.contents(directory, "summary.json"), file.fields, shown_in(directory)
+    names = [name for log in LOGS for name in columns(directory, log)]
+    ranked = guards.listed(guards.contents(directory, "sweep.json"), "ranked")
+    swept = document if isinstance(document := fields.get("swept"), dict) else {}
+    columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
+    settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
+    over_configurations = ("return_mean", "return_iqm") if columns_of else ()
+    hidden = (*fields, "card", *over_configurations)
+    summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in hidden}
+    metrics = [name for name in dict.fromkeys(names) if name not in NO_CURVES]
+    return {
+        "metrics": metrics,
+        "titles": {name: words.shown(name) for name in metrics},
+        "config": plain(fields.get("config")),
+        "settings": plain(settings),
+        "options": plain(file.options),
+        "history": plain(file.history),
+        "swept": {
+            str(name)[:80]: [guards.number(x) for x in column[:MOST_MEMBERS]] for name, column in columns_of.items()
+        },
+        "results": _members(fields, summary),
+        "summary": plain(summed),
+        "checkpoints": _checkpoints(directory),
+        "reports": [row for name in REPORTS for row in _report(directory, name)],
+        "sweep": [_place(row, columns_of) for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)],
+        "learned": _learned(directory, fields),
+        "pictures": [name for name in shown if name.endswith(".png")],
+        "films": [name for name in shown if not name.endswith(".png")],
+    }
+
+
+def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns a row for each member with the results of its final evaluation."""
+    seeds = [seed for seed in guards.listed(fields, "seeds") if type(seed) is int]
+    names = {"return": "return_per_seed", "std": "return_std_per_seed", "length": "length_per_seed"}
+    lists = {name: guards.listed(summary, of_file) for name, of_file in names.items()}
+    alive, stopped = (guards.listed(summary, f"{name}_per_seed") for name in ("alive", "stopped_at"))
+    lists |= {"stopped_at": stopped} if stopped else {}
+    rows = []
+    for i in range(min(len(alive), MOST_MEMBERS) if seeds else 0):
+        numbers = {name: guards.number(column[i]) if i < len(column) else None for name, column in lists.items()}
+        rows.append({"config": i // len(seeds), "seed": seeds[i % len(seeds)], "alive": alive[i] is True, **numbers})
+    return rows
+
+
+def _checkpoints(directory: Path) -> list[dict[str, Any]]:
+    """Lists the checkpoints of a run: the batch of members, the number, bytes and time of each."""
+    top, checkpoints = directory / "checkpoints", []
+    for place, folders, files in os.walk(top):
+        parts = Path(place).relative_to(top).parts
+        folders[:] = [name for name in folders if name.isascii() and name.isdigit()] if len(parts) < 2 else []
+        if "card.json" in files and parts:
+            sizes = [path.lstat().st_size for name in files if guards.is_plain(path := Path(place) / name)]
+            batch = int(parts[0][:9]) if len(parts) > 1 else None
+            when = Path(place).lstat().st_mtime
+            checkpoints.append({"batch": batch, "step": int(parts[-1][:18]), "bytes": sum(sizes), "changed": when})
+    return sorted(checkpoints, key=lambda each: (each["batch"] or 0, each["step"]))
+
+
+def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
+    """Returns a row of a sweep's ranking: a configuration's number, values, estimate and return of each seed."""
+    returns = [guards.number(x) for x in guards.listed(row, "returns")[:MOST_MEMBERS]]
+    values = {str(name)[:80]: guards.number(row.get(name)) for name in swept}
+    return {**values, "config": guards.count(row.get("config")), "returns": returns, **_estimate(row)}
+
+
+def _report(directory: Path, name: str) -> list[dict[str, Any]]:
+    """Reads a row for each environment and baseline from a report on a search."""
+    rows = []
+    for row in guards.listed(guards.contents(directory, name), "rows")[:MOST_MEMBERS]:
+        if not isinstance(row, dict):
+            continue
+        tuned = given if isinstance(given := row.get("tuned"), dict) else {}
+        estimates = {"evolved": "fitness_iqm", "compared": "baseline_iqm", "difference": "iqm_difference"}
+        rows.append(
+            {
+                "env": guards.text(row.get("env")),
+                "held_out": row.get("trained_on") is False,
+                "baseline": guards.text(row.get("baseline")),
+                "tuned": ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items()),
+                "of": name.removesuffix("report.json").rstrip("-") or "learned",
+                **{key: _estimate(row.get(entry)) for key, entry in estimates.items()},
+            }
+        )
+    return rows
+
+
+def _estimate(value: Any) -> dict[str, float | None]:
+    given = value if isinstance(value, dict) else {}
+    return {name: guards.number(given.get(name)) for name in ("value", "low", "high")}
+
+
+def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """Describes the functions that a search found here, and those that a training uses."""
+    documents = {name: guards.contents(directory, name) for name in ("artefact.json", "closed.json")}
+    used = fields.get("learned")
+    used = used if isinstance(used, dict) else {}
+    documents |= {str(name)[:80]: value for name, value in used.items() if isinstance(value, dict)}
+    return [_function(name, document) for name, document in documents.items() if document]
+
+
+def _function(name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Describes a learned function for the page; closed forms in words."""
+    from purerl.learned import artefacts, expressions
+
+    try:
+        artefact = artefacts.of_json(document)
+    except ConfigError as error:
+        return {"name": name, "problem": str(error)[:MOST_CHARACTERS]}
+    words = None if artefact.expression is None else expressions.in_words(artefact.expression)[:MOST_CHARACTERS]
+    card = {key: value for key, value in artefact.card.items() if not isinstance(value, dict | list)}
+    return {"name": name, "socket": artefact.socket, "words": words, "card": plain(card)}
+
+
+def shown_in(directory: Path) -> list[str]:
+    """Returns the names of the pictures and films of a run."""
+    names = sorted(path.name for path in directory.iterdir() if path.suffix in KINDS and guards.is_plain(path))
+    return [name for name in names if re.fullmatch(r"[\w.-]{1,100}", name)]

@@ -33,7 +33,7 @@ from purerl.runs.running import resuming, training
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.run_loop import Run
 from purerl.runs.running.train import FILES
-from purerl.store import checkpoint, regular_files, trusted_modules
+from purerl.store import checkpoint, guards, trusted_modules
 from purerl.store.policies import save_policy
 from purerl.types import PyTree, TrainState
 
@@ -144,7 +144,7 @@ def _write(run: Run, source: Path, steps: list[checkpoint.CheckpointStep], batch
     """Writes logs, checkpoints and policies of the grown members, batch after batch."""
     optional = [name for name in (TIMES, EVALUATIONS) if (source / name).exists()]
     for name in (METRICS, QUANTILES, *optional):
-        with regular_files.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
+        with guards.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
             shutil.copyfileobj(old, copy)
     training.cut_logs(run, batch_size, [step.number for step in steps])
     policies, digest = [], config_file.digest(run.description._asdict())

@@ -12,14 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import population, trees
+from purerl import interrupts, population, trees
 from purerl.errors import HostError, own_code
 from purerl.hosts import opening, pool
 from purerl.hosts.opening import How
+from purerl.interrupts import Interrupted, breakable
 from purerl.population import hosting
 from purerl.population.collecting import Actor, Collector, Rollout, Told
-from purerl.runs.describing import interrupts
-from purerl.runs.describing.interrupts import Interrupted, breakable
 from purerl.runs.running import device_program
 from purerl.runs.running.run_loop import Chunk
 from purerl.store import checkpoint

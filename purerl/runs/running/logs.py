@@ -11,9 +11,8 @@ import numpy as np
 from purerl import processes, trees
 from purerl.display.progress import say
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.runs.running import derived_metrics
 from purerl.runs.running.run_loop import Chunk, Run
-from purerl.store import loggers, metrics
+from purerl.store import metrics
 from purerl.store.log import Log
 
 ELSEWHERE = "log.csv", "tensorboard", "wandb"
@@ -36,7 +35,7 @@ class Written(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
+def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     """Opens the logs of a run to append to them, and closes them at the end of the context.
 
     Of several processes the first one writes; those of the others do nothing.
@@ -55,14 +54,14 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
     tell = functools.partial(say, run.console)
     with (
         contextlib.ExitStack() as stack,
-        loggers.opened(run.options.log, directory, run.description._asdict(), known, tell) as elsewhere,
+        metrics.opened_loggers(run.options.log, directory, run.description._asdict(), known, tell) as elsewhere,
     ):
         files = {name: stack.enter_context(Log(directory / name)) for name in names}
 
         def chunk(chunk: Chunk, iteration: int, first: int, seconds: float) -> None:
             size, numbers = chunk.metrics["alive"].shape[1], range(iteration, chunk.done + 1)
             config_of_batch = trees.take(config, slice(first, first + size))
-            more = derived_metrics.columns(config_of_batch, np.array(numbers), own_optimiser=own)
+            more = derived(config_of_batch, np.array(numbers), own_optimiser=own)
             values = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
             steps = [trainer.frames(i) for i in numbers]
             files[METRICS].write(metrics.rows(values, steps, iteration, setup.labels[first : first + size]))
@@ -86,3 +85,37 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
             elsewhere.write(frames, {name: float(np.mean(values)) for name, values in columns.items()})
 
         yield Written(tuple(files.values()), chunk, evaluation)
+
+
+def derived(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False) -> dict[str, np.ndarray]:
+    """Computes the metrics that follow from the config, after each of some iterations.
+
+    - ``learning_rate``: Adam's step size; not with the user's own optimiser.
+    - ``replay_fill``: the fraction of the replay that holds data.
+    - ``replay_age``: the mean age of the stored steps, in frames of an agent.
+    - ``policy_lag``: by how many updates the parameters that acted are older than those that learn. On policy it is a
+      mean over the data that is learned from, off policy over all data that is stored.
+
+    Args:
+        config: A config whose floats are scalars or ``[P]``; ``P`` is 1 for scalars.
+        iterations: The numbers of finished iterations, ``[n]``.
+        own_optimiser: Whether the user's own optimiser takes the place of Adam.
+
+    Returns:
+        The metrics that the config has, by name, each ``[n, P]`` float32.
+    """
+    done = np.asarray(iterations, np.float64)[:, None]
+    updates = config.total_updates / config.num_iterations if hasattr(config, "total_updates") else None
+    derived = {}
+    if hasattr(config, "learning_rate_decay") and not own_optimiser:
+        rate, decay = np.asarray(config.learning_rate, np.float64), np.asarray(config.learning_rate_decay, np.float64)
+        derived["learning_rate"] = rate * (1 - decay * np.minimum(done / config.num_iterations, 1.0))
+    if hasattr(config, "capacity_rows"):
+        rows = np.minimum(config.warmup_rows + done * config.num_steps, config.capacity_rows)
+        derived["replay_fill"] = rows / config.capacity_rows
+        derived["replay_age"] = (rows - 1) / 2 * config.num_envs
+        derived["policy_lag"] = (rows - 1) / 2 * updates / config.num_steps
+    elif updates is not None:
+        lag = np.asarray(getattr(config, "lag", 0.0), np.float64)
+        derived["policy_lag"] = lag * updates + (updates - 1) / 2 + 0 * done
+    return {name: np.atleast_2d(values).astype(np.float32) for name, values in derived.items()}

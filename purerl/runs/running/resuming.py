@@ -15,7 +15,7 @@ from purerl.errors import ConfigError
 from purerl.runs.describing import config_file, stop_options
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.run_directory import CHECKPOINTS
-from purerl.store import checkpoint, json_files, untrusted_json
+from purerl.store import checkpoint, guards
 
 SOFT = (
     *config_file.LENGTHS,
@@ -83,7 +83,7 @@ class Resumed(NamedTuple):
 def is_finished(directory: Path) -> bool:
     """Returns whether a run had come to its end."""
     summary = directory / "summary.json"
-    status = json_files.read_json(summary) if summary.exists() else None
+    status = guards.read_json(summary) if summary.exists() else None
     return isinstance(status, dict) and status.get("status") in ("completed", "diverged")
 
 
@@ -159,7 +159,7 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Che
     if not checkpoint.steps(directory):
         return None
     step = checkpoint.newest(directory, strict=strict)
-    if not untrusted_json.is_number(step.about.get("seconds")):
+    if not guards.is_number(step.about.get("seconds")):
         raise ConfigError(f"{step.path}: not the checkpoint of a run")
     for reason in step.damaged.values():
         say(console, f"damaged: {reason}; resuming from {step.number}")

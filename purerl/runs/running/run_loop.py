@@ -15,7 +15,7 @@ from rich.prompt import Confirm
 
 from purerl import processes
 from purerl.display import progress
-from purerl.runs.describing.interrupts import Interrupted
+from purerl.interrupts import Interrupted
 from purerl.types import PyTree
 
 LONG_SECONDS = 86400.0

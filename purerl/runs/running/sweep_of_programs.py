@@ -13,14 +13,13 @@ from purerl import processes
 from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
-from purerl.runs.describing import config_file
+from purerl.runs.describing import config_file, sweeps
 from purerl.runs.describing.description import Description
 from purerl.runs.describing.run_directory import clear, hold, resume_command
-from purerl.runs.describing.sweep_names import as_text, columns
-from purerl.runs.reading import sweeps
+from purerl.runs.describing.sweeps import as_text, columns
 from purerl.runs.running.resuming import is_finished
 from purerl.runs.running.train import EXIT_DIVERGED, FILES, place, train
-from purerl.store import json_files, untrusted_json
+from purerl.store import guards, writing
 
 SUMMED = "all_env_steps", "wall_seconds", "compile_seconds"
 PER_SEED = "alive_per_seed", "return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed"
@@ -115,19 +114,19 @@ def _each(directory: Path, programs: dict[str, list[Any]], count: int, one: Call
 def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
     """Writes the ranking and the summary of all runs of a sweep; returns the exit code."""
     places = [directory / str(index) for index in range(count)]
-    summaries = [untrusted_json.contents(place, "summary.json") for place in places]
-    if lacking := [str(p) for p, s in zip(places, summaries, strict=True) if not untrusted_json.listed(s, PER_SEED[1])]:
+    summaries = [guards.contents(place, "summary.json") for place in places]
+    if lacking := [str(p) for p, s in zip(places, summaries, strict=True) if not guards.listed(s, PER_SEED[1])]:
         raise ConfigError(f"{lacking[0]}: has no results")
-    joined = {name: [x for summary in summaries for x in untrusted_json.listed(summary, name)] for name in PER_SEED}
-    scores = np.where(joined["alive_per_seed"], [untrusted_json.plotted(x) for x in joined["return_per_seed"]], np.nan)
+    joined = {name: [x for summary in summaries for x in guards.listed(summary, name)] for name in PER_SEED}
+    scores = np.where(joined["alive_per_seed"], [guards.plotted(x) for x in joined["return_per_seed"]], np.nan)
     swept = columns(programs, summaries[0].get("swept") or {})
-    summed = {name: sum(untrusted_json.number(summary.get(name)) or 0.0 for summary in summaries) for name in SUMMED}
+    summed = {name: sum(guards.number(summary.get(name)) or 0.0 for summary in summaries) for name in SUMMED}
     summary = {
         **{name: summaries[0][name] for name in SHARED},
         "status": "completed" if any(joined["alive_per_seed"]) else "diverged",
         "swept": swept,
         "programs": count,
-        "env_steps": max(untrusted_json.count(summary.get("env_steps")) for summary in summaries),
+        "env_steps": max(guards.count(summary.get("env_steps")) for summary in summaries),
         **summed,
         "all_env_steps": int(summed["all_env_steps"]),
         "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
@@ -135,6 +134,6 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "return_mean": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
         "return_iqm": aggregates.reported_estimate(scores)._asdict(),
     }
-    json_files.write_json(directory / "summary.json", summary)
+    writing.write_json(directory / "summary.json", summary)
     sweeps.write_sweep(directory, sweeps.rank(swept, scores, count))
     return 0 if any(joined["alive_per_seed"]) else EXIT_DIVERGED

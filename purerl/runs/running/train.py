@@ -14,17 +14,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl import processes
+from purerl import interrupts, processes
 from purerl.algos import ALGORITHMS, presets
 from purerl.display.progress import console, picturing, say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
+from purerl.interrupts import Interrupted
 from purerl.names import here
 from purerl.population import arithmetic, devices
-from purerl.runs.describing import config_file, host_options, interrupts, sharding
+from purerl.runs.describing import config_file, environments, machine, sharding, sweeps
 from purerl.runs.describing.description import Description, Setup
-from purerl.runs.describing.interrupts import Interrupted
 from purerl.runs.describing.machine import machine_facts
 from purerl.runs.describing.run_directory import (
     CHECKPOINTS,
@@ -38,18 +38,18 @@ from purerl.runs.describing.run_directory import (
     hold,
     resume_command,
 )
-from purerl.runs.describing.sweep_names import MOST_PROGRAMS, env_part
-from purerl.runs.reading import curves, evaluation, levels, sweeps
+from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
+from purerl.runs.reading import curves, evaluation, levels
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import best_policies, compile_times, early_stopping, forecast, resuming, run_loop, warm_start
+from purerl.runs.running import early_stopping, forecast, resuming, run_loop, saved_policies
 from purerl.runs.running.device_program import RunProgram, compile_program
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.run_loop import Run
 from purerl.runs.running.training import Progress, Trained, cut_logs, endless, train_batches
-from purerl.store import json_files, trusted_modules
+from purerl.store import trusted_modules, writing
 from purerl.store.policies import save_policy
 from purerl.types import Trainer
 
@@ -72,8 +72,8 @@ FILES = (
     "sweep.json",
     "sweep.png",
     CHECKPOINTS,
-    best_policies.FOLDER,
-    warm_start.FOLDER,
+    saved_policies.BEST,
+    saved_policies.WARM_START,
     *FILMS,
     *EXPORTS,
     *map(str, range(MOST_PROGRAMS)),
@@ -103,7 +103,7 @@ def train(
         DoesNotFit: The run does not fit into memory. Nothing is left behind.
     """
     directory = out or place(options, description.name)
-    description, begun = warm_start.read(description, options.warm_start)
+    description, begun = saved_policies.read_warm_start(description, options.warm_start)
     run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, console())
     with hold(directory, FILES, overwrite=options.overwrite):
         _print_presets(run)
@@ -113,9 +113,9 @@ def train(
         if processes.is_first():
             claim(directory, FILES)
             config_file.write(directory, command, description, options)
-            for folder in (directory, directory / best_policies.FOLDER):
+            for folder in (directory, directory / saved_policies.BEST):
                 trusted_modules.remember(folder, description.code)
-            warm_start.keep(directory, description, begun)
+            saved_policies.keep_warm_start(directory, description, begun)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))
 
@@ -138,7 +138,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     """
     directory = resumed.directory
     with hold(directory, FILES, resume=True):
-        setup = Setup.of(description, options.diagnostics, warm_start.kept(directory, description))
+        setup = Setup.of(description, options.diagnostics, saved_policies.kept_warm_start(directory, description))
         run = Run(description, setup, options, directory, console())
         folder = directory / CHECKPOINTS
         batch_size = _batch_size(run, resumed, folder)
@@ -185,7 +185,7 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
         trainer = setup.trainer
         if ":" in name.algo:
             evaluation.trace(setup, trainer, options.eval_episodes, EVALUATION_STEPS)
-    with waiting(run.console, "tracing", compile_times.last(digest)) as stages:
+    with waiting(run.console, "tracing", machine.last_compile_time(digest)) as stages:
         print_once = functools.cache(lambda: _print_start(run, trainer))
 
         def stage(name: str) -> None:
@@ -195,7 +195,7 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
         known: dict[str, Any] = {"lanes": lanes, "stage": stage, "algo": name.algo}
         program: RunProgram | HostProgram
         if setup.host:
-            how = host_options.how(options), options.ahead
+            how = environments.how(options), options.ahead
             known |= {"warn": functools.partial(say, run.console)}
             program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, **known)
         else:
@@ -203,7 +203,7 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
             known |= {"devices": used, "split": sharding.split(name.split, options.devices_per_agent)}
             program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
     if processes.is_first():
-        compile_times.note(digest, program.compile_seconds)
+        machine.note_compile_time(digest, program.compile_seconds)
     at_once, size = program.chunk.batch_size, setup.members.size
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
     say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
@@ -263,7 +263,7 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
 
 def _venue(run: Run, program: RunProgram | HostProgram) -> Venue:
     """Returns the host environments of the evaluations: they are stepped as those of the training are."""
-    how = host_options.how(run.options)
+    how = environments.how(run.options)
     if isinstance(program, HostProgram):
         how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
     return Venue(run.options.eval_envs or run.setup.config.num_envs, how)
@@ -303,7 +303,7 @@ def _train_and_play(
     mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
     summary |= {**played, "return_mean": mean, "return_iqm": aggregates.reported_estimate(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
-    json_files.write_json(directory / "summary.json", summary)
+    writing.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
     if setup.swept:
         sweeps.write_sweep(directory, sweeps.rank(setup.swept, scores))
@@ -340,5 +340,5 @@ def _write(run: Run, program: RunProgram | HostProgram, setup: Setup, trained: T
         "mesh": program.chunk.layout.axes,
         **machine_facts(),
     }
-    json_files.write_json(directory / "summary.json", summary)
+    writing.write_json(directory / "summary.json", summary)
     return summary

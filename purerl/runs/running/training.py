@@ -15,17 +15,17 @@ from purerl import population, processes, trees
 from purerl.curricula import Buffer
 from purerl.display import progress
 from purerl.errors import ConfigError, HostError
+from purerl.interrupts import Interrupted
 from purerl.runs.describing import config_file, stop_options
-from purerl.runs.describing.interrupts import Interrupted
 from purerl.runs.describing.run_directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import early_stopping, logs, run_loop
-from purerl.runs.running.best_policies import Best
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.run_loop import Chunk, Run
-from purerl.store import checkpoint, log, loggers, metrics, untrusted_json
-from purerl.store.saver import saver
+from purerl.runs.running.saved_policies import Best
+from purerl.store import checkpoint, guards, log, metrics
+from purerl.store.checkpoint import saver
 from purerl.types import PyTree, TrainState
 
 ENDLESS_SECONDS = 60.0
@@ -140,7 +140,7 @@ class Training:
         left = [self.num_iterations - done for done in so_far.done]
         members = counts(size, self.program.chunk.batch_size)
         total = self.trainer.env_steps * sum(a * b for a, b in zip(left, members, strict=True))
-        known = loggers.Known(self.trainer.frames(max(so_far.done)), so_far.seconds)
+        known = metrics.Known(self.trainer.frames(max(so_far.done)), so_far.seconds)
         activity = lambda: (0, "evaluating") if self.playing else self.program.under_way()
         with contextlib.ExitStack() as stack:
             self.logs, self.saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
@@ -370,11 +370,11 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}
 
     def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
-        iteration = untrusted_json.number(row.get("iteration"))
+        iteration = guards.number(row.get("iteration"))
         return batch is not None and iteration is not None and iteration <= done[batch]
 
-    of_member = lambda row: is_saved(batch_of.get(tuple(untrusted_json.number(row.get(name)) for name in names)), row)
-    of_batch = lambda row: is_saved(first_of.get(untrusted_json.number(row.get("first_member"))), row)
+    of_member = lambda row: is_saved(batch_of.get(tuple(guards.number(row.get(name)) for name in names)), row)
+    of_batch = lambda row: is_saved(first_of.get(guards.number(row.get("first_member"))), row)
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))

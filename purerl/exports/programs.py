@@ -13,7 +13,7 @@ from jax import export
 
 from purerl import jaxprs
 from purerl.errors import ConfigError
-from purerl.runs.exports.runner import OPERATIONS
+from purerl.exports.runner import OPERATIONS
 from purerl.types import PyTree
 
 BATCH = "b"

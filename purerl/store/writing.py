@@ -1,10 +1,16 @@
-"""Files and folders that are replaced atomically: they are there whole or not at all."""
+"""Files and folders that are replaced atomically: they are there whole or not at all. JSON among them."""
 
 import contextlib
+import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
 
 
 @contextlib.contextmanager
@@ -41,3 +47,26 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes ``value`` as JSON to ``path``, atomically. Non-finite numbers become null."""
+    text = json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
+    with atomic(path) as temporary:
+        temporary.write_text(text)
+
+
+def canonical(value: Any) -> bytes:
+    """Encodes JSON as bytes that follow from its contents alone, for digests."""
+    return json.dumps(value, sort_keys=True).encode()
+
+
+def finite(value: Any) -> Any:
+    """Converts ``value`` for JSON: arrays to lists, numpy numbers to Python's, and every non-finite number to None."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return finite(np.asarray(value).tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

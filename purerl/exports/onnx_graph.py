@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from purerl.errors import ConfigError
-from purerl.runs.exports.programs import BATCH, ExportedProgram, ExportedStep, Value
+from purerl.exports.programs import BATCH, ExportedProgram, ExportedStep, Value
 
 OPSET = 18
 """The version of ONNX's operations; onnxruntime has it since 1.14."""

@@ -11,13 +11,13 @@ from jax import export
 
 from purerl import spaces, trees
 from purerl.errors import ConfigError
+from purerl.exports import programs, runner
 from purerl.names import here
 from purerl.runs.describing.options import ExportOptions
 from purerl.runs.describing.run_directory import EXPORTS, check_out
-from purerl.runs.exports import programs, runner
 from purerl.runs.reading import evaluation
-from purerl.store import json_files, trusted_modules
-from purerl.store.atomic import atomic, atomic_folder
+from purerl.store import trusted_modules, writing
+from purerl.store.writing import atomic, atomic_folder
 from purerl.types import Learner, PyTree, Situation
 from purerl.version import __version__
 
@@ -124,7 +124,7 @@ def write_stablehlo(path: Path, policy: Acting) -> None:
         raise ConfigError("to = 'stablehlo': needs the package flatbuffers; pip install 'purerl[export]'") from None
     with atomic(path) as temporary:
         temporary.write_bytes(body)
-        json_files.write_json(_card_of(path), {**policy.card, **_arrays(policy)})
+        writing.write_json(_card_of(path), {**policy.card, **_arrays(policy)})
 
 
 def _card_of(path: Path) -> Path:
@@ -149,7 +149,7 @@ def write_numpy(path: Path, policy: Acting) -> None:
     with atomic_folder(path) as folder:
         (folder / runner.ARRAYS).write_bytes(safetensors.numpy.save(program.constants))
         (folder / "policy.py").write_bytes(Path(runner.__file__).read_bytes())
-        json_files.write_json(folder / runner.PROGRAM, card)
+        writing.write_json(folder / runner.PROGRAM, card)
 
 
 def write_onnx(path: Path, policy: Acting) -> None:
@@ -160,7 +160,7 @@ def write_onnx(path: Path, policy: Acting) -> None:
             if the package onnx is missing.
     """
     try:
-        from purerl.runs.exports import onnx_graph
+        from purerl.exports import onnx_graph
     except ImportError:
         raise ConfigError("to = 'onnx': needs the package onnx; pip install 'purerl[export]'") from None
     body = onnx_graph.serialized(traced(policy), policy.card)

@@ -1,0 +1,154 @@
+"""Policies in a run directory besides its own: those that it began with, and the best so far."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from purerl import processes, trees
+from purerl.display.progress import say
+from purerl.errors import ConfigError
+from purerl.learners.parts import warm_start
+from purerl.names import check_trusted
+from purerl.runs.describing import config_file
+from purerl.runs.describing.description import Description, Setup
+from purerl.runs.reading import evaluation
+from purerl.store import policies
+from purerl.store.policies import save_policy
+from purerl.types import PyTree
+
+WARM_START = "warm_start"
+"""The folder in a run directory that holds the policies that the agents began with."""
+
+
+def read_warm_start(description: Description, source: str) -> tuple[Description, PyTree]:
+    """Reads the policies that a run begins with.
+
+    Args:
+        description: The description of the run.
+        source: The run whose policies these are, ``RUN`` or ``RUN:AGENT``; empty: none.
+
+    Returns:
+        The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
+        ``source`` is empty, the unchanged description and None.
+
+    Raises:
+        ConfigError: There are no such policies; or their run names modules of the user's own that this one does not; or
+            they differ in a leaf from the policies of this run. One line.
+    """
+    if not source:
+        return description, None
+    where, number = _parsed(source)
+    field, saved = f"warm_start = {source!r}", policies.load_description(where)
+    for name, value in config_file.code(saved).items():
+        if value not in description.code:
+            check_trusted(f"{field}: {name}", value, False, where, "this run must name it as well")
+    run = evaluation.load(where, trust=True)
+    size, own = run.setup.members.size, description.size
+    if number is not None and number >= size:
+        raise ConfigError(f"{field}: {where} has agents 0 to {size - 1}")
+    if number is None and size not in (1, own):
+        raise ConfigError(f"{field}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
+    policy = run.policy if number is None else trees.take(run.policy, slice(number, number + 1))
+    one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
+    if problem := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
+        raise ConfigError(f"{field}, of {saved['algo']} on {saved['env']}: {problem}")
+    entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
+    return description._replace(warm_start=entry), jax.tree.map(np.asarray, policy)
+
+
+def keep_warm_start(directory: Path, description: Description, policy: PyTree) -> None:
+    """Writes the policies that the agents of a run begin with into its directory; nothing if ``policy`` is None."""
+    if policy is not None:
+        (directory / WARM_START).mkdir()
+        about = {"members": trees.length(policy), "warm_start": description.warm_start}
+        policies.save_policy(directory / WARM_START, policy, about)
+
+
+def kept_warm_start(directory: Path, description: Description) -> PyTree:
+    """Reads what `keep_warm_start` wrote, for a run that is resumed; None if it began with nothing.
+
+    Raises:
+        ConfigError: It is damaged, or belongs to another run.
+    """
+    if not description.warm_start:
+        return None
+    document = policies.load_description(directory / WARM_START)
+    size, about = document.get("members"), document.get("warm_start")
+    if type(size) is not int or not 1 <= size <= description.size or about != description.warm_start:
+        raise ConfigError(f"{directory / WARM_START}: was changed since the run started")
+    return policies.load_policy(directory / WARM_START, document, evaluation.shapes(description, size))
+
+
+def _parsed(source: str) -> tuple[Path, int | None]:
+    """Splits ``RUN[:AGENT]`` into the directory and the number of the agent; None without one."""
+    name, _, number = source.rpartition(":")
+    if name and number.isascii() and number.isdecimal() and len(number) < 10:
+        return Path(name), int(number)
+    return Path(source), None
+
+
+BEST = "best"
+
+
+class Best:
+    """The best policies of the members so far.
+
+    They are compared at checkpoints, by the mean return of the episodes that ended since the checkpoint before.
+    """
+
+    def __init__(self, directory: Path, description: Description, setup: Setup, console: Console):
+        """Continues with what the folder holds; if it is damaged, begins anew and prints a line about it."""
+        self._directory, self._description, self._spaces = directory / BEST, description, setup.spaces
+        self._policy: PyTree = None
+        self._returns = np.full(0, -np.inf)
+        self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
+        if self._directory.exists():
+            try:
+                best = evaluation.load(self._directory, trust=True, playing=True)
+                returns = best.saved["best_return_per_seed"]
+                self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
+                self._policy = jax.tree.map(np.array, best.policy)
+            except (ConfigError, KeyError, TypeError, ValueError) as error:
+                say(console, f"the saved best policies cannot be read, and new ones are collected: {error}")
+
+    def watch(self, metrics: dict[str, np.ndarray]) -> None:
+        """Records the episodes that ended in a chunk.
+
+        Args:
+            metrics: The metrics of the chunk, ``[iterations, B]``, on the host.
+        """
+        ended = metrics["episodes"]
+        total = np.sum(np.where(ended > 0, metrics["episode_return"] * ended, 0.0), axis=0)
+        begun = self._ended.size
+        self._total = self._total + total if begun else total
+        self._ended = self._ended + np.sum(ended, axis=0) if begun else np.sum(ended, axis=0)
+
+    def keep(self, first: int, policy: PyTree) -> None:
+        """Compares policies with the best ones so far, keeps the better ones, and writes all on the first process.
+
+        Args:
+            first: The number of the first member that they belong to.
+            policy: The policies ``[B]``, on the host. Further rows, which fill a program up, are ignored.
+        """
+        size = self._ended.size
+        if not size:
+            return
+        returns = np.where(self._ended > 0, self._total / np.maximum(self._ended, 1), -np.inf)
+        offered = jax.tree.map(lambda x: np.array(x[:size]), policy)
+        self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
+        if len(self._returns) < first + size:
+            self._returns = np.concatenate([self._returns[:first], returns])
+            old = jax.tree.map(lambda x: x[:first], self._policy) if first else None
+            self._policy = jax.tree.map(lambda *x: np.concatenate(x), old, offered) if first else offered
+        else:
+            better = returns > self._returns[first : first + size]
+            for kept, new in zip(jax.tree.leaves(self._policy), jax.tree.leaves(offered), strict=True):
+                kept[first : first + size][better] = new[better]
+            self._returns[first : first + size][better] = returns[better]
+        if not processes.is_first():
+            return
+        self._directory.mkdir(exist_ok=True)
+        about = {"members": len(self._returns), "best_return_per_seed": self._returns, "spaces": self._spaces()}
+        save_policy(self._directory, self._policy, {**self._description._asdict(), **about})
