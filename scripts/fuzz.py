@@ -36,17 +36,18 @@ from purerl.population import planning
 from purerl.replay.fixed import struct
 from purerl.runs.describing import config_file
 from purerl.runs.describing import datasets as of_play
-from purerl.runs.describing.description import Description, describe, start
+from purerl.runs.describing.description import TrainingDescription, describe, start
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
 from purerl.store import card_files, checkpoint, log, policies, tensors, trusted_modules, writing
 
 
-def small_run() -> Description:
+def small_run() -> TrainingDescription:
     """Three agents of PPO on CartPole, with a learned loss, that nobody has trained."""
     config = ALGORITHMS["ppo"].Config(total_steps=64, num_envs=2, num_steps=8, num_minibatches=2, hidden_sizes=(4,))
-    description = describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=3), config, {"gravity": 9.5})
-    return description._replace(learned={"value_loss": artefacts.to_json(closed_form())})
+    options = TrainOptions(env="CartPole-v1", num_seeds=3, env_params=("gravity=9.5",))
+    description = describe("ppo", options, config)
+    return dataclasses.replace(description, learned={"value_loss": artefacts.to_json(closed_form())})
 
 
 def numbers(like: Any) -> Any:
@@ -64,7 +65,7 @@ def make_policy(directory: Path) -> None:
     """``policy.json`` and ``policy.safetensors``."""
     description = small_run()
     policy = numbers(evaluation.shapes(description, 3))
-    policies.save_policy(directory, policy, {**description._asdict(), "members": 3})
+    policies.save_policy(directory, policy, {**description.fields, "members": 3})
 
 
 def load_policy(directory: Path) -> str:
@@ -101,9 +102,7 @@ def load_config(directory: Path) -> str:
         algo = choose("algo", file.take("algo", str, ""), ALGORITHMS)
         begin = start(file)
         given = parsing.started(begin, parsing.with_learned(TrainOptions, algo), algo)
-        params = parsing.env_params(given.options.env_params)
-        more = begin.swept, begin.learned, begin.datasets
-        results.append(describe(algo, given.options, given.config, params, *more, usual=given.config))
+        results.append(describe(algo, given.options, given.config, begin).fields)
     return json.dumps(writing.finite(results))
 
 

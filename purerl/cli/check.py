@@ -36,7 +36,7 @@ def check_env(args: list[str]) -> int:
     from purerl import envs
 
     with prepared(options), own_code():
-        env = envs.make(options.env, **parsing.env_params(options.env_params))
+        env = envs.make(options.env, **options.params)
         result = examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:
         report = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}

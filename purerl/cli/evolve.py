@@ -52,11 +52,9 @@ def evolve(args: list[str]) -> int:
     with prepared(given.options):
         from purerl.meta import cost, search
         from purerl.meta.description import describe
+        from purerl.runs.describing.config_file import FRESH
 
-        params = parsing.env_params(given.options.env_params, given.options.resets)
-        usual = parsing.usual(begin, algo)
-        initial = begin.learned if begin else {}
-        description = describe(socket, algo, given.options, given.config, params, initial, usual=usual)
+        description = describe(socket, algo, given.options, given.config, begin or FRESH)
         if not given.options.dry_run:
             return search.search(description, given.options)
         from purerl.display import progress
@@ -131,10 +129,10 @@ def print_report(results: dict[str, Any], as_json: bool) -> int:
         as_json: Whether to print JSON instead of tables.
 
     Returns:
-        `train.EXIT_DIVERGED` if no training with the reported function has a fitness, else 0.
+        `run.EXIT_DIVERGED` if no training with the reported function has a fitness, else 0.
     """
     from purerl.display import tables
-    from purerl.runs.running.train import EXIT_DIVERGED
+    from purerl.runs.running.run import EXIT_DIVERGED
     from purerl.store.writing import finite
 
     if as_json:
@@ -169,7 +167,7 @@ def report_written(socket: str, args: list[str]) -> int:
     with prepared(options):
         from purerl.meta import written_report
 
-        params = parsing.env_params(options.env_params, options.resets)
+        params = options.params
         results = written_report.report(name, socket, algo, options, config, params)
     return print_report(results, options.json)
 

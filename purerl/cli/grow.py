@@ -34,11 +34,6 @@ def grow(args: list[str]) -> int:
     before = parsing.started(start, kind, algo)
     wider = growing.widened(algo, before.config, options.hidden_sizes)
     with prepared(options):
-        params = parsing.env_params(before.options.env_params, before.options.resets)
-        more = start.swept, start.learned, start.datasets
-        old, new = (
-            description.describe(algo, before.options, config, params, *more, usual=before.config)
-            for config in (before.config, wider)
-        )
+        old, new = (description.describe(algo, before.options, config, start) for config in (before.config, wider))
         code = growing.grow(old, new, before.options, file, options)
         return show_plans([new], before.options, {}) if options.dry_run else code

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import math
 import re
 import typing
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from purerl.algos import ALGORITHMS
-from purerl.catalogue import COUNTS, TEXTS
 from purerl.cli import helping
 from purerl.display import output
 from purerl.errors import ConfigError
@@ -247,17 +245,6 @@ def with_preset(
     return read(apart(Train(given.options, algorithm.preset(given.options.preset)), kind))
 
 
-def usual(start: "Start | None", algo: str) -> Any:
-    """Returns the config of a config file, with defaults for what the file leaves out; None if there is no file."""
-    if start is None:
-        return None
-    algorithm = ALGORITHMS[algo]
-    known = [field.name for field in dataclasses.fields(algorithm.Config)]
-    values = start.file.existing(start.config, known, "config: ")
-    preset = start.options.get("preset")
-    return dataclasses.replace(algorithm.preset(preset) if preset else algorithm.Config(), **values)
-
-
 def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
     """Reads the options and the config of a config file, with defaults for what the file leaves out.
 
@@ -270,11 +257,13 @@ def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
         ConfigError: A name or a value in the file is wrong.
     """
     from purerl import config as cfg
+    from purerl.runs.describing.description import usual
     from purerl.runs.describing.options import FORMER
 
     file, given = start.file, {"env": "", **start.options, "preset": ""}
     values = file.existing(given, [field.name for field in dataclasses.fields(options)], "options: ", FORMER)
-    made = Train(options(**cfg.typed(options, values)), usual(start, algo))
+    read: Any = options(**cfg.typed(options, values))
+    made = Train(read, usual(algo, read, start))
     try:
         cfg.check(made.options, *cfg.problems(made.config))
     except ConfigError as error:
@@ -416,52 +405,3 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
         is_instance=lambda value: isinstance(value, int),
         str_from_instance=lambda value: [str(value)],
     )
-
-
-def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, Any]:
-    """Reads parameters of an environment, such as ``("gravity=9.8", "mode=hard")``, into a dictionary.
-
-    Values are read by `guards.yaml_value`; those of the names in `TEXTS` are always text, and 1e3 is a whole number for
-    the names in `COUNTS`.
-
-    Args:
-        pairs: The parameters, each ``NAME=VALUE``.
-        resets: The option of that name, which becomes a parameter (empty: none).
-
-    Raises:
-        ConfigError: A pair is wrong, a name is given twice, or the option and a parameter contradict each other.
-    """
-    params: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not name or not equals:
-            raise ConfigError(f"env_params = {pair!r}: must be NAME=VALUE")
-        if name in params:
-            raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
-        value = _value(pair, text)
-        if name in TEXTS and not isinstance(value, str):
-            value = text
-        if name in COUNTS and isinstance(value, float) and value.is_integer():
-            value = int(value)
-        params[name] = value
-    if resets and params.setdefault("resets", resets) != resets:
-        raise ConfigError(f"resets = {resets!r}: env_params has resets={params['resets']}; give only one of them")
-    return params
-
-
-def _value(pair: str, text: str) -> Any:
-    """Reads the value of a ``NAME=VALUE``, which JSON must be able to hold unless it is a number."""
-    import yaml
-
-    from purerl.store import guards
-
-    try:
-        value = guards.yaml_value(text)
-        if isinstance(value, list | dict) and json.loads(json.dumps(value, allow_nan=False)) != value:
-            raise ValueError("names must be text")
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:80]
-        raise ConfigError(
-            f"env_params = {pair!r}: is not a value of YAML ({reason}); put text in quotes: '\"...\"'"
-        ) from None
-    return value

@@ -98,7 +98,6 @@ def described(
     start: "Start | None",
     swept: dict[str, list[float]],
     programs: dict[str, list[Any]],
-    datasets: dict[str, Any] | None = None,
 ) -> list[Any]:
     """Describes each program, or the only one.
 
@@ -108,23 +107,21 @@ def described(
         start: The values of a config file (None: there is no config file).
         swept: The values of each swept field, one for each configuration.
         programs: The values of each setting that differs, one for each program (empty: there is only one program).
-        datasets: Datasets in place of those of ``start`` (None: those of ``start``).
 
     Raises:
         ConfigError: With the problems of all programs, each of which names its program unless all have it.
     """
+    from purerl.runs.describing.config_file import FRESH
     from purerl.runs.describing.description import describe
 
-    params = parsing.env_params(given.options.env_params, given.options.resets)
-    learned, played = (start.learned, datasets or start.datasets) if start else ({}, {})
+    begun = start or FRESH
     if not programs:
-        before = parsing.usual(start, algo)
-        return [describe(algo, given.options, given.config, params, swept, learned, played, usual=before)]
+        return [describe(algo, given.options, given.config, begun, swept)]
     descriptions, problems, count = [], {}, len(next(iter(programs.values())))
     for index in range(count):
         config = replaced(given, programs, index, start).config
         try:
-            descriptions.append(describe(algo, given.options, config, params, swept, learned, played, usual=config))
+            descriptions.append(describe(algo, given.options, config, begun, swept, changed=config))
         except ConfigError as error:
             problems[index] = str(error).splitlines()
     shared = [line for line in dict.fromkeys(sum(problems.values(), [])) if all(line in x for x in problems.values())]

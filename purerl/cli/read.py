@@ -22,7 +22,7 @@ def evaluate(args: list[str]) -> int:
 
     options = parsing.parse(EvalOptions, "purerl eval", args, positional=True)
     cfg.check(options)
-    params = parsing.env_params(options.env_params)
+    params = options.params
 
     if options.levels and options.against:
         raise ConfigError(f"levels = {options.levels!r}: cannot be combined with against = {options.against!r}")

@@ -14,7 +14,7 @@ def record(args: list[str]) -> int:
 
     options = parsing.parse(RecordOptions, "purerl record", args, positional=True)
     cfg.check(options)
-    params = parsing.env_params(options.env_params)
+    params = options.params
 
     from purerl.runs.reading import episodes
 

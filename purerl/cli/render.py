@@ -15,7 +15,7 @@ def render(args: list[str]) -> int:
 
     options = parsing.parse(RenderOptions, "purerl render", args, positional=True)
     cfg.check(options)
-    params = parsing.env_params(options.env_params)
+    params = options.params
 
     from purerl.runs.reading import episodes
 

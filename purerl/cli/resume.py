@@ -1,6 +1,8 @@
 """The command ``purerl resume RUN``, for every kind of run."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +45,7 @@ def resume(args: list[str]) -> int:
     file = config_file.read(directory / config_file.NAME)
     config_file.trusted(file, (), "--trust imports it", trusted_modules.memory("--trust" in rest))
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
-    several = _programs if file.fields.get("programs") else _training
-    return (_search if file.command == "evolve" else several)(directory, file, algo, rest)
+    return (_programs if file.fields.get("programs") else _run)(directory, file, algo, rest)
 
 
 def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
@@ -62,8 +63,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     if twice := [line for line in changed if line.partition(":")[0] in start.programs]:
         raise ConfigError("\n".join(f"{line}: is swept and cannot be changed" for line in twice))
     with prepared(given.options):
-        where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
-        descriptions = programs.described(algo, given, start, start.swept, start.programs, where)
+        descriptions = programs.described(algo, given, _moved(start, given.options), start.swept, start.programs)
 
         def one(index: int) -> int:
             place = directory / str(index)
@@ -73,7 +73,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
             digest = config_file.digest(descriptions[index]._asdict())
             if not changed and config_file.digest(of_program.fields) != digest and not given.options.override:
                 raise ConfigError(f"{of_program.path}: is not program {index} of {file.path}")
-            return _training(place, of_program, algo, args)
+            return _run(place, of_program, algo, args)
 
         def begun() -> None:
             if changed and processes.is_first():
@@ -83,50 +83,57 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
         return resume_programs(directory, start.programs, bool(changed), one, begun)
 
 
-def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
-    """Resumes a training or a sweep."""
+def _run(directory: Path, file: Any, algo: str, args: list[str]) -> int:
+    """Resumes a training, a sweep or a search."""
     from purerl.algos import ALGORITHMS
-    from purerl.runs.describing import description
-    from purerl.runs.describing.options import SweepOptions, TrainOptions
-    from purerl.runs.running import resuming
+    from purerl.runs.running.resuming import Resumed, changes
 
-    start = description.start(file)
-    options = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)
+    start, options, describe, kind = (_search if file.command == "evolve" else _training)(file, algo)
     before, given = _given(start, options, directory, algo, args)
-    changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
-
-    from purerl.runs.running.train import resume
-
-    with prepared(given.options, small=not start.swept and is_small(given.options, given.config)):
-        params = parsing.env_params(given.options.env_params, given.options.resets)
-        where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
-        more = start.swept, start.learned, where
-        described = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
-        described = described._replace(warm_start=file.take("warm_start", dict, {}))
-        return resume(described, given.options, _resumed(directory, file, changed, given.options))
+    changed = changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
+    small = file.command == "train" and is_small(given.options, given.config)
+    with prepared(given.options, small=small):
+        described = describe(algo, given.options, given.config, _moved(start, given.options))
+        run = kind().of(described, given.options, directory)
+        return run.resume(Resumed(directory, file, changed, given.options.strict, given.options.override))
 
 
-def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
-    """Resumes a search."""
+def _training(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Callable[[], Any]]:
+    """Returns what a training or a sweep starts from, the class of its options, how it is described, and its `Run`."""
+    from purerl.runs.describing.description import describe, start
+    from purerl.runs.describing.options import SweepOptions, TrainOptions
+
+    def run() -> Any:
+        from purerl.runs.running.train import TrainingRun
+
+        return TrainingRun
+
+    options = SweepOptions if file.command == "sweep" else TrainOptions
+    return start(file), parsing.with_learned(options, algo), describe, run
+
+
+def _search(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Callable[[], Any]]:
+    """Returns for a search what `_training` returns for a training."""
     from purerl.learned import SOCKET_NAMES
-    from purerl.meta import description
+    from purerl.meta.description import describe, start
     from purerl.runs.describing.options import EvolveOptions
-    from purerl.runs.running import resuming
+
+    def run() -> Any:
+        from purerl.meta.search import SearchRun
+
+        return SearchRun
 
     socket = file.take("socket", str, "")
     if ":" not in socket:
         choose(f"{file.path}: socket", socket, SOCKET_NAMES)
-    start = description.start(file)
-    before, given = _given(start, parsing.with_settings(EvolveOptions, socket), directory, algo, args)
-    changed = resuming.changes(before, given, given.options.override)
+    return start(file), parsing.with_settings(EvolveOptions, socket), functools.partial(describe, socket), run
 
-    from purerl.meta.search import resume
 
-    with prepared(given.options):
-        params = parsing.env_params(given.options.env_params, given.options.resets)
-        learned, usual = start.learned, before.config
-        described = description.describe(socket, algo, given.options, given.config, params, learned, usual=usual)
-        return resume(described, given.options, _resumed(directory, file, changed, given.options))
+def _moved(start: Any, options: Any) -> Any:
+    """Returns what a run starts from, with the paths of its datasets that the options have."""
+    return start._replace(
+        datasets={name: {**entry, "path": getattr(options, name)} for name, entry in start.datasets.items()}
+    )
 
 
 def _given(start: Any, options: type, directory: Path, algo: str, args: list[str]) -> tuple[Any, Any]:
@@ -138,9 +145,3 @@ def _given(start: Any, options: type, directory: Path, algo: str, args: list[str
     )
     prog = f"purerl resume {directory}"
     return parsing.started(start, kind, algo), parsing.with_preset(kind, algo, prog, args, start)
-
-
-def _resumed(directory: Path, file: Any, changed: list[str], options: Any) -> Any:
-    from purerl.runs.running.resuming import Resumed
-
-    return Resumed(directory, file, changed, options.strict, options.override)

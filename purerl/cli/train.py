@@ -105,12 +105,11 @@ def show_plans(
 
 def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[str, list[float]] | None = None) -> int:
     """Trains and returns the exit code."""
+    from purerl.runs.describing.config_file import FRESH
     from purerl.runs.describing.description import describe
     from purerl.runs.running.train import train
 
-    options, more = given.options, (begin.learned, begin.datasets) if begin else ()
+    options = given.options
     with prepared(options, small=not swept and is_small(options, given.config)):
-        params = parsing.env_params(options.env_params, options.resets)
-        usual = parsing.usual(begin, algo)
-        described = describe(algo, options, given.config, params, swept, *more, usual=usual)
+        described = describe(algo, options, given.config, begin or FRESH, swept or {})
         return show_plans([described], options, {}) if options.dry_run else train(described, options, command)

@@ -1,9 +1,8 @@
 """Descriptions of searches, and the evolutions that they stand for."""
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -15,37 +14,44 @@ from purerl.envs.union import union
 from purerl.errors import ConfigError, own_code
 from purerl.learned import ENV_SOCKET_NAMES, artefacts, sockets
 from purerl.meta import evolution, meta_gradient, strategies
-from purerl.runs.describing.config_file import ConfigFile, Start
-from purerl.runs.describing.description import env_options
-from purerl.runs.describing.environments import checked, team_problems
+from purerl.runs.describing.config_file import FRESH, ConfigFile, Start
+from purerl.runs.describing.description import Description, Problems, env_options, file_name, usual
+from purerl.runs.describing.environments import checked
 from purerl.store import trusted_modules
 from purerl.types import Env
 
 
-class Description(NamedTuple):
-    """A search as JSON holds it: everything that its results follow from.
+@dataclasses.dataclass(frozen=True)
+class SearchDescription(Description):
+    """What a search is to do.
 
-    ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config,
-    ``strategy`` the arguments of `strategies.make` with the strategy's name, and ``settings`` those of the socket
+    ``strategy`` has the arguments of `strategies.make` with the strategy's name, and ``settings`` those of the socket
     (`sockets.settings`). A task is an environment and a lifetime, as a fraction of the config's ``total_steps``.
     ``initial`` is the artefact at which the search begins, as `artefacts.to_json` writes it; empty: as the socket does.
     """
 
     socket: str
-    algo: str
     envs: list[str]
-    env_params: dict[str, Any]
-    config: dict[str, Any]
     strategy: dict[str, Any]
     population: int
     num_seeds: int
     generations: int
     seed: int
     lanes: int
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     tasks: str = "shared"
     lifetimes: Sequence[float] = (1.0,)
-    initial: dict[str, Any] = {}
+    initial: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """A short name for files, made of the socket and the algorithm."""
+        return file_name(self.socket, self.algo)
+
+    @property
+    def made_config(self) -> Any:
+        """The config of the algorithm."""
+        return read_config(self.algo, self.config)
 
     @property
     def made(self) -> sockets.Socket:
@@ -57,44 +63,42 @@ class Description(NamedTuple):
 
     def lives(self, env: str) -> list[tuple[Any, str]]:
         """Returns the config of an agent of each lifetime, and the name of its task in the environment ``env``."""
-        config, several = read_config(self.algo, self.config), len(self.lifetimes) > 1
+        config, several = self.made_config, len(self.lifetimes) > 1
         steps = lambda part: max(1, round(part * config.total_steps))
         named = lambda part: f"{env}/{part:g}" if several else env
         return [(dataclasses.replace(config, total_steps=steps(part)), named(part)) for part in self.lifetimes]
 
-
-class Setup(NamedTuple):
-    """The config and the evolution that a description stands for."""
-
-    config: Any
-    evolution: evolution.Evolution
-
-    @classmethod
     @own_code()
-    def of(cls, description: Description, devices: Sequence[jax.Device] | None = None) -> "Setup":
-        """Makes the search that ``description`` asks for, on ``devices`` (default: all)."""
-        algo, socket = ALGORITHMS[description.algo], description.made
-        config = read_config(description.algo, description.config)
-        environments = [envs.make(name, **description.env_params) for name in description.envs]
-        size, options = description.population, description.strategy
+    def make_evolution(self, devices: Sequence[jax.Device] | None = None) -> evolution.Evolution:
+        """Makes the search, on ``devices`` (default: all)."""
+        algo, socket, options = ALGORITHMS[self.algo], self.made, dict(self.strategy)
+        environments = [envs.make(name, **self.env_params) for name in self.envs]
         if options["name"] == meta_gradient.NAME:
-            rates = {"learning_rate": options["learning_rate"]}
-            return cls(config, meta_gradient.make_search(socket, algo, config, environments, num_agents=size, **rates))
+            rate = options["learning_rate"]
+            return meta_gradient.make_search(
+                socket, algo, self.made_config, environments, num_agents=self.population, learning_rate=rate
+            )
         like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
-        strategy = strategies.make(size=size, like=like, **options)
-        tasks = [evolution.Task(env, *rest) for env in environments for rest in description.lives(env.name)]
-        options = {"num_seeds": description.num_seeds, "paired": description.tasks == "paired"}
-        options |= {"lanes": description.lanes or None, "devices": devices}
-        return cls(config, evolution.make_search(socket, algo, tasks, strategy, **options))
+        strategy = strategies.make(size=self.population, like=like, **options)
+        tasks = [evolution.Task(env, *rest) for env in environments for rest in self.lives(env.name)]
+        return evolution.make_search(
+            socket,
+            algo,
+            tasks,
+            strategy,
+            num_seeds=self.num_seeds,
+            paired=self.tasks == "paired",
+            lanes=self.lanes or None,
+            devices=devices,
+        )
 
-    @property
-    def frames(self) -> int:
-        """The environment steps of a generation, over all its trainings."""
-        return self.evolution.frames
 
-
+OF_STRATEGY = "name", "sigma", "sigma_decay", "sigma_limit", "learning_rate", "momentum"
+"""What the description of a strategy has."""
 STRATEGY = {"name": "strategy", "learning_rate": "meta_learning_rate"}
-"""The names of options by their names in the description of a strategy, where the two differ."""
+"""The names of the options where they differ."""
+SHARED = "population", "num_seeds", "generations", "seed", "lanes", "tasks", "lifetimes"
+"""The options that a description has by the same names."""
 
 
 def start(file: ConfigFile) -> Start:
@@ -103,10 +107,9 @@ def start(file: ConfigFile) -> Start:
     Raises:
         ConfigError: The file holds no description.
     """
-    file.existing(file.fields, Description._fields)  # refuses the others
+    file.existing(file.fields, SearchDescription.names())  # refuses the others
     options, strategy = dict(file.options), file.take("strategy", dict, {})
-    shared = "population", "num_seeds", "generations", "seed", "lanes", "tasks", "lifetimes"
-    options |= {name: file.fields[name] for name in shared if name in file.fields}
+    options |= {name: file.fields[name] for name in SHARED if name in file.fields}
     options |= {STRATEGY.get(name, name): value for name, value in strategy.items()}
     chosen = sockets.SETTINGS.get(file.take("socket", str, ""))
     named = [field.name for field in dataclasses.fields(chosen)] if chosen else []
@@ -121,94 +124,62 @@ IN_ONE_PROGRAM = "candidates are trained in one"
 
 
 @own_code()
-def describe(
-    socket: str,
-    algo: str,
-    options: Any,
-    config: Any,
-    env_params: dict[str, Any],
-    initial: dict[str, Any] | None = None,
-    *,
-    usual: Any = None,
-) -> Description:
-    """Makes the description of the search that options ask for.
+def describe(socket: str, algo: str, options: Any, config: Any, start: Start = FRESH) -> SearchDescription:
+    """Describes the search that options ask for.
 
     Args:
         socket: The name of the socket.
         algo: The name of the algorithm.
         options: The options of the search.
         config: The config of the algorithm.
-        env_params: Keyword arguments of every environment.
-        initial: The function at which the search begins, as in a `Description`, if the options name none.
-        usual: The config that the options change (default: the preset's). None of its fields is refused for having no
-            effect.
+        start: What a config file begins with. It has the function at which the search begins, if the options name none.
 
     Raises:
         ConfigError: The search is not valid; the message has all problems at once.
     """
-    problems = cfg.problems(options)
+    params, algorithm = options.params, ALGORITHMS[algo]
+    problems = Problems(cfg.problems(options))
     if not options.lifetimes:
         problems.append("lifetimes = (): must be one or more numbers")
-    environments = _environments(socket, options.env, env_params, problems)
-    settings: dict[str, Any] = {}
+    environments = _environments(socket, options.env, params, problems)
+    initial, settings = start.learned, dict[str, Any]()
     if environments and not problems:
-        with _collecting(problems):
+        with problems.collected():
             settings = sockets.settings(socket, options, environments[-1])
-            initial, settings = _begun(socket, options.initial, initial or {}, settings)
+            initial, settings = _begun(socket, options.initial, initial, settings)
             for place in environments:  # each one is checked alone: a report trains in one at a time
                 sockets.make(socket, **settings).env((), place)
-    known: Sequence[Env | None] = [*environments] or [None]
-    algorithm = ALGORITHMS[algo]
-    for env in known:
-        misfit = team_problems(algorithm, config, env) if env else []
-        problems += [line for line in misfit + algorithm.problems(config, env) if line not in problems]
-    usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
-    problems += cfg.unused([config], usual)
-    problems += _population_problems(options) + sockets.make(socket, **settings).problems(config) + _unused(options)
-    strategy = {
-        "name": options.strategy,
-        "sigma": options.sigma,
-        "sigma_decay": options.sigma_decay,
-        "sigma_limit": options.sigma_limit,
-        "learning_rate": options.meta_learning_rate,
-        "momentum": options.momentum,
-    }
-    description = Description(
-        socket=socket,
-        algo=algo,
+    problems.of_settings(algorithm, config, environments, usual(algo, options, start), {})
+    problems += [*_population_problems(options), *sockets.make(socket, **settings).problems(config), *_unused(options)]
+    description = SearchDescription(
+        algo,
+        params,
+        dict(vars(config)),
+        socket,
         envs=list(options.env),
-        env_params=env_params,
-        config=dict(vars(config)),
-        strategy=strategy,
-        population=options.population,
-        num_seeds=options.num_seeds,
-        generations=options.generations,
-        seed=options.seed,
-        lanes=options.lanes,
+        strategy={name: getattr(options, STRATEGY.get(name, name)) for name in OF_STRATEGY},
         settings=settings,
-        tasks=options.tasks,
-        lifetimes=list(options.lifetimes),
-        initial=initial or {},
+        initial=initial,
+        **{name: getattr(options, name) for name in SHARED},
     )
     if not problems:
-        with _collecting(problems):
-            Setup.of(description)
-    if problems:
-        raise ConfigError("\n".join(problems))
+        with problems.collected():
+            description.make_evolution()
+    problems.refuse()
     return description
 
 
-def _environments(socket: str, names: Sequence[str], env_params: dict[str, Any], problems: list[str]) -> list[Env]:
+def _environments(socket: str, names: Sequence[str], env_params: dict[str, Any], problems: Problems) -> list[Env]:
     """Makes the environments of a search and, for a socket on their side, the union of several; adds problems."""
     if not names:
         problems.append("env = (): must be one or more environments")
     environments = []
     for name in names:
-        with _collecting(problems):
+        with problems.collected():
             environments.append(checked(name, env_params))
             on_device(environments[-1], IN_ONE_PROGRAM)
     if len(environments) > 1 and socket in ENV_SOCKET_NAMES:
-        with _collecting(problems):
+        with problems.collected():
             environments.append(union(environments)(0))
     return environments
 
@@ -283,11 +254,3 @@ def _unused(options: Any) -> list[str]:
         for name, value in given.items()
         if value != defaults[name]
     ]
-
-
-@contextlib.contextmanager
-def _collecting(problems: list[str]):
-    try:
-        yield
-    except ConfigError as error:
-        problems.append(str(error))

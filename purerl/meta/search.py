@@ -7,7 +7,6 @@ it was cut into chunks, saved, killed and resumed.
 import contextlib
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,17 +22,16 @@ from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.meta import evolution
-from purerl.meta.description import Description, Setup
+from purerl.meta.description import SearchDescription
 from purerl.population import arithmetic, devices, planning
 from purerl.population.layouts import AXIS
-from purerl.runs.describing import config_file, machine
+from purerl.runs.describing import config_file
 from purerl.runs.describing.machine import machine_facts
-from purerl.runs.describing.run_directory import CHECKPOINTS, claim, hold, resume_command
-from purerl.runs.running import forecast, resuming, run_loop
-from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.run_loop import Chunk, Run
-from purerl.runs.running.train import EXIT_DIVERGED, place
-from purerl.store import checkpoint, log, trusted_modules, writing
+from purerl.runs.describing.run_directory import CHECKPOINTS, resume_command
+from purerl.runs.running import forecast, run_loop
+from purerl.runs.running.run import EXIT_DIVERGED, Progress, Run, exit_code, place
+from purerl.runs.running.run_loop import Chunk
+from purerl.store import checkpoint, log, writing
 from purerl.store.checkpoint import saver
 from purerl.store.log import Log
 from purerl.types import PyTree
@@ -68,28 +66,29 @@ class SearchProgram(NamedTuple):
     like: PyTree
     everywhere: NamedSharding
     peak_bytes: int
-    seconds: float
+    compile_seconds: float
 
-    def begin(self, seed: int) -> PyTree:
-        """Makes the state at the start of a search."""
-        return self.init(processes.put(jax.random.key(seed), self.everywhere))
+    @property
+    def batch_size(self) -> int:
+        """The number of searches that run at once."""
+        return 1
 
-
-class Progress(NamedTuple):
-    """The point from which a search goes on: its state, its finished generations, and the seconds spent before."""
-
-    state: PyTree
-    done: int
-    seconds: float
+    def begin(self, seed: int, step: checkpoint.CheckpointStep | None = None) -> PyTree:
+        """Makes the state of a search: at a checkpoint, or without one at the start."""
+        put = lambda array, leaf: processes.put(array, self.everywhere)
+        return checkpoint.read(step, self.like, put) if step else self.init(put(jax.random.key(seed), None))
 
 
 def compile_program(
-    setup: Setup, capacity: int = CAPACITY, stage: Callable[[str], None] = lambda name: None, algo: str = ""
+    search: evolution.Evolution,
+    capacity: int = CAPACITY,
+    stage: Callable[[str], None] = lambda name: None,
+    algo: str = "",
 ) -> SearchProgram:
     """Compiles the generations of a search, one program for any number of them.
 
     Args:
-        setup: The search.
+        search: The search.
         capacity: The most generations of a chunk.
         stage: Called with the name of the stage that begins after tracing.
         algo: The name of the algorithm, for `errors.own_code`.
@@ -98,14 +97,14 @@ def compile_program(
         planning.DoesNotFit: The program does not fit into the devices' memory.
         ConfigError: Several processes would compute a search by meta-gradients; and in the cases of `errors.own_code`.
     """
-    if processes.count() > 1 and not setup.evolution.devices:
+    if processes.count() > 1 and not search.devices:
         raise ConfigError("strategy = 'meta_gradient': runs on one device; omit --processes")
-    start, used = time.perf_counter(), setup.evolution.devices or jax.local_devices()[:1]
+    start, used = time.perf_counter(), search.devices or jax.local_devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(used), (AXIS,)), PartitionSpec())
-    init = jax.jit(setup.evolution.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
-    program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
+    init = jax.jit(search.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
+    program = jax.jit(loops.chunk(search, capacity), donate_argnums=0, out_shardings=everywhere)
     with own_code(algo):
-        like = trees.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
+        like = trees.shapes(jax.eval_shape(search.init, jax.random.key(0)), everywhere)
         traced = program.trace(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere))
     stage("compiling")
     chunk = traced.lower().compile(backend.compiler_options())
@@ -115,128 +114,103 @@ def compile_program(
     )
 
 
-def search(description: Description, options: Any) -> int:
+class SearchRun(Run):
+    """A run that searches: its setup is an `Evolution`."""
+
+    FILES = FILES
+    LENGTH = "generations"
+
+    @classmethod
+    def of(cls, description: SearchDescription, options: Any, directory: Path) -> "SearchRun":
+        """Makes the run, on the devices that ``options`` name."""
+        made = description.make_evolution(devices.chosen(options.num_devices))
+        return cls(description, made, options, directory, progress.console())
+
+    def folder(self, batch: int) -> Path:
+        """Returns the folder of the checkpoints."""
+        return self.directory / CHECKPOINTS
+
+    def batches(self, batch_size: int) -> int:
+        """Returns 1: a search is one batch."""
+        return 1
+
+    def check_length(self, done: int) -> None:
+        """Raises `ConfigError` if the search has ``done`` more generations than it should in all."""
+        if done > self.description.generations:
+            asked = f"generations = {self.description.generations}"
+            raise ConfigError(f"{asked}: the search has already done {done}")
+
+    def announce(self) -> None:
+        """Prints what is about to compile."""
+        frames, total = self.setup.frames, self.setup.frames * self.description.generations
+        progress.say(self.console, f"{total:,} frames in total, {frames:,} per generation: compiling ...")
+
+    def compile(self, batch_size: int | str, stage: Callable[[str], None]) -> SearchProgram:
+        """Compiles the program."""
+        return compile_program(self.setup, stage=stage, algo=self.description.algo)
+
+    def expected_seconds(self, program: SearchProgram) -> float:
+        """Estimates the seconds of the search."""
+        generations, used = self.description.generations, program.everywhere.mesh.devices.size
+        flops = lambda: arithmetic.flops(self.setup.step, program.like) * generations / used
+        return forecast.expected(planning.census(program.chunk, generations), flops)
+
+    def cut_logs(self, batch_size: int, done: list[int]) -> None:
+        """Cuts the log to the generations that the checkpoint counts."""
+        log.cut(self.directory / LOG, lambda row: row.get("generation", math.inf) <= done[0], done[0])
+
+    def carry_out(self, program: SearchProgram, so_far: Progress) -> int:
+        """Runs the search, writes its results on the first process, and returns the exit code."""
+        with interrupts.deferred() as interrupted:
+            searching = Searching(self, program, so_far, interrupted)
+            with searching.opened():
+                run_loop.follow(searching, searching.log, searching.save)
+                searching.checkpoint()
+            seconds = searching.clock.seconds()
+            received = interrupted if run_loop.is_interrupted(interrupted) else []
+        mean = processes.fetch(self.setup.mean(searching.state))
+        code = exit_code(received, searching.is_barren())
+        if processes.is_first():
+            _write(searching, code, mean, {"seconds": seconds, **machine_facts()})
+        return code
+
+
+def search(description: SearchDescription, options: Any) -> int:
     """Runs a search, writes its directory and returns the exit code.
 
     Raises:
-        ConfigError: The search or its directory is not valid; before anything is compiled or written.
+        ConfigError: As for `Run.begin`.
+        DoesNotFit: As for `Run.begin`.
     """
-    name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
-    directory = place(options, name)
-    run = _run(description, options, directory)
-    with hold(directory, FILES, overwrite=options.overwrite):
-        program = _compile(run)
-        run_loop.confirm(run, _expected_seconds(run, program))
-        if processes.is_first():
-            claim(directory, FILES)
-            config_file.write(directory, "evolve", description, options)
-            trusted_modules.remember(directory, [description.algo, description.socket, *description.envs])
-        return _search(run, program, Progress(program.begin(description.seed), 0, 0.0))
+    return SearchRun.of(description, options, place(options, description.name)).begin("evolve")
 
 
-def resume(description: Description, options: Any, resumed: Resumed) -> int:
-    """Resumes a search, in the bits of one that was not interrupted, and returns the exit code.
-
-    Args:
-        description: The description of the search, with the changes of ``resumed``.
-        options: The options of the search, with the changes of ``resumed``.
-        resumed: The directory, and what is changed.
-
-    Raises:
-        ConfigError: There is nothing valid to resume from; before anything is written.
-    """
-    directory = resumed.directory
-    run = _run(description, options, directory)
-    with hold(directory, FILES, resume=True):
-        folder = directory / CHECKPOINTS
-        resuming.checked(resumed, folder, folder)
-        step = resuming.newest(folder, run.console, strict=resumed.strict)
-        done = step.number if step else 0
-        if done > description.generations:
-            raise ConfigError(f"generations = {description.generations}: the search has already done {done}")
-        program = _compile(run)
-        if step is None:
-            state, spent = program.begin(description.seed), 0.0
-        else:
-            put = lambda array, leaf: processes.put(array, program.everywhere)
-            state, spent = checkpoint.read(step, program.like, put), step.about["seconds"]
-        resuming.agreed(done)
-        if processes.is_first():
-            log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
-            resuming.begin(resumed, description, options, [step] if step else [], run.console)
-        processes.gathered(None)
-        return _search(run, program, Progress(state, done, spent))
-
-
-def _run(description: Description, options: Any, directory: Path) -> Run:
-    """Makes the `Run` of a search, on the devices that the options name."""
-    setup = Setup.of(description, devices.chosen(options.num_devices))
-    return Run(description, setup, options, directory, progress.console())
-
-
-def _compile(run: Run) -> SearchProgram:
-    """Compiles the program of a search, with a line about it."""
-    total, digest = run.setup.frames * run.description.generations, config_file.digest(run.description._asdict())
-    with progress.waiting(run.console, "tracing", machine.last_compile_time(digest)) as stages:
-
-        def stage(name: str) -> None:
-            progress.say(run.console, f"{total:,} frames in total, {run.setup.frames:,} per generation: compiling ...")
-            stages(name)
-
-        program = compile_program(run.setup, stage=stage, algo=run.description.algo)
-    if processes.is_first():
-        machine.note_compile_time(digest, program.seconds)
-    progress.say(run.console, f"compiled in {program.seconds:.1f} s")
-    return program
-
-
-def _expected_seconds(run: Run, program: SearchProgram) -> float:
-    """Estimates the seconds of a search."""
-    generations, evolution = run.description.generations, run.setup.evolution
-    flops = lambda: arithmetic.flops(evolution.step, program.like) * generations / program.everywhere.mesh.devices.size
-    return forecast.expected(planning.census(program.chunk, generations), flops)
-
-
-def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
-    """Runs a search, writes its results on the first process, and returns the exit code."""
-    description, directory, setup = run.description, run.directory, run.setup
-    first = so_far.done
-    with interrupts.deferred() as interrupted:
-        searching = Searching(run, program, so_far, interrupted)
-        with searching.opened():
-            run_loop.follow(searching, searching.log, searching.save)
-            searching.checkpoint()
-        seconds, over = searching.clock.seconds(), run_loop.is_interrupted(interrupted)
-    done, mean = searching.done, processes.fetch(setup.evolution.mean(searching.state))
-    failed = searching.barren >= min(PATIENCE, max(1, done))
-    if not processes.is_first():
-        return 128 + interrupted[0] if over else EXIT_DIVERGED if failed else 0
-    status = "completed" if done == description.generations else "stopped"
-    if over or failed:
-        status = "interrupted" if over else "diverged"
+def _write(searching: "Searching", code: int, mean: PyTree, measured: dict[str, Any]) -> None:
+    """Writes the artefact, the summary and the pictures of a search that has ended with an exit code."""
+    run, done, directory = searching.run, searching.done, searching.run.directory
+    description, frames = run.description, done * run.setup.frames
+    finished = "completed" if done == description.generations else "stopped"
+    status = {0: finished, EXIT_DIVERGED: "diverged"}.get(code, "interrupted")
     last = list(log.rows(directory / LOG))[-1:]
-    evidence = {"generations": done, "frames": done * setup.frames, "status": status}
-    evidence["fitness"] = last[0]["fitness"] if last else None
-    card, measured = {**description._asdict(), **evidence}, {"seconds": seconds, **machine_facts()}
-    card["initial"] = description.initial.get("sha256", "")
+    fitness = last[0]["fitness"] if last else None
+    evidence = {"generations": done, "frames": frames, "status": status, "fitness": fitness}
+    card = {**description.fields, **evidence, "initial": description.initial.get("sha256", "")}
     artefact = artefacts.of_socket(description.socket, mean, card, measured, description.settings)
-    if done > first or not (directory / artefacts.NAME).exists():
+    if done > searching.first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
         artefacts.save(directory / artefacts.NAME, artefact)
-    writing.write_json(directory / "summary.json", {**card, **measured, "compile_seconds": program.seconds})
+    summary = {**card, **measured, "compile_seconds": searching.program.compile_seconds}
+    writing.write_json(directory / "summary.json", summary)
     with progress.picturing(directory):
-        _draw(directory, artefact, setup.config)
-    fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
-    progress.say(run.console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
-    if over:
+        _draw(directory, artefact, description.made_config)
+    words = "" if fitness is None else f"; fitness {fitness:.1f}"
+    progress.say(run.console, f"{status}: {done:,} generations, {frames:,} frames{words}; {directory}")
+    if status == "interrupted":
         progress.say(run.console, f"resume with: {resume_command(directory)}")
-        return 128 + interrupted[0]
-    if failed:
-        progress.say(
-            run.console, "no training of the last generations has a fitness: all diverged, or no episode ended"
-        )
-    return EXIT_DIVERGED if failed else 0
+    elif status == "diverged":
+        barren = "no training of the last generations has a fitness: all diverged, or no episode ended"
+        progress.say(run.console, barren)
 
 
 class Searching:
@@ -246,12 +220,13 @@ class Searching:
     signal is in ``interrupted``.
     """
 
-    def __init__(self, run: Run, program: SearchProgram, so_far: Progress, interrupted: list[int]):
-        self.run, self.interrupted = run, interrupted
-        self.state, self.done, self.first = so_far.state, so_far.done, so_far.done
+    def __init__(self, run: SearchRun, program: SearchProgram, so_far: Progress, interrupted: list[int]):
+        self.run, self.program, self.interrupted = run, program, interrupted
+        [self.done], [step] = so_far.done, so_far.steps
+        self.state, self.first = program.begin(run.description.seed, step), self.done
         self.barren = _barren(run.directory)  # generations in a row without a fitness
         self.clock, self.until_save = run_loop.Clock(so_far.seconds), run_loop.Timer(run.options.checkpoint_seconds)
-        self.digest, total = config_file.digest(run.description._asdict()), run.description.generations
+        total = run.description.generations
         self.paced = run_loop.advance(
             program.chunk, self.state, self.done, total, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
         )
@@ -274,6 +249,10 @@ class Searching:
             return False
         over = processes.from_first(bool(budget) and self.clock.seconds() >= budget)
         return not over and self.barren < PATIENCE
+
+    def is_barren(self) -> bool:
+        """Tells whether no training has a fitness, in `PATIENCE` generations or in all if there were fewer."""
+        return self.barren >= min(PATIENCE, max(1, self.done))
 
     def advance(self) -> Chunk | None:
         """Runs a chunk of generations; None: all are done."""
@@ -303,7 +282,7 @@ class Searching:
         """Saves a checkpoint."""
         if self.done:
             frames, seconds = self.done * self.run.setup.frames, self.clock.seconds()
-            about = {"frames": frames, "seconds": seconds, "config_sha256": self.digest}
+            about = {"frames": frames, "seconds": seconds, "config_sha256": self.run.description.digest}
             keeping = {"keep": self.run.options.keep, "logs": (self.rows,) if self.rows else ()}
             self.saving.save(self.run.directory / CHECKPOINTS, self.done, self.state, about, **keeping)
 

@@ -11,7 +11,7 @@ from purerl.meta import pictures
 from purerl.meta import report as reports
 from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.describing.run_directory import clear, hold
-from purerl.runs.running.train import place
+from purerl.runs.running.run import place
 
 REPORT, PICTURE = "report.json", "function.png"
 """The files in the directory."""

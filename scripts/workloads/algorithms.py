@@ -49,7 +49,7 @@ def job(request: dict[str, Any]) -> turns.Job:
     algo, *words = shlex.split(request["side"])
     sizes = ["--env", request["env"], "--total-steps", str(request["total_steps"])]
     given = parsing.training("train", algo, TrainOptions, [*sizes, *words])
-    env = envs.make(given.options.env, **parsing.env_params(given.options.env_params, given.options.resets))
+    env = envs.make(given.options.env, **given.options.params)
     algorithm = ALGORITHMS[algo]
     purerl.check(given.config, *algorithm.problems(given.config, env))
     parts = {name: purerl.load_dataset(request[name], env) for name in algorithm.datasets}

@@ -60,21 +60,22 @@ def prepared(agents: int, total_steps: int) -> Prepared:
     from purerl.cli import parsing
     from purerl.runs.describing.description import Setup, describe
     from purerl.runs.describing.options import TrainOptions
-    from purerl.runs.running.run_loop import Run
+    from purerl.runs.running.train import TrainingRun
 
-    def run_of(seed: int, directory: Path) -> Run:
+    def run_of(seed: int, directory: Path) -> TrainingRun:
         args = ["--env", "CartPole-v1", "--num-seeds", str(agents), "--total-steps", str(total_steps)]
         given = parsing.training("train", "ppo", TrainOptions, [*args, "--seed", str(seed * agents)])
-        described = describe("ppo", given.options, given.config, {})
+        described = describe("ppo", given.options, given.config)
         console = Console(file=open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
-        return Run(described, Setup.of(described), given.options, directory, console)
+        return TrainingRun(described, Setup.of(described), given.options, directory, console)
 
     return Prepared(run_of)
 
 
 def logged(ready: Ready, seed: int) -> Any:
     """The training as a person runs it, but for its evaluation and its picture."""
-    from purerl.runs.running.training import Progress, train_batches
+    from purerl.runs.running.run import Progress
+    from purerl.runs.running.training import train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         run = ready.run_of(seed, Path(folder))

@@ -13,8 +13,8 @@ from purerl import ppo
 from purerl.cli import main, parsing, ranges
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file, description, run_directory
-from purerl.runs.describing.description import Description, Setup, describe
-from purerl.runs.describing.options import SweepOptions, TrainOptions
+from purerl.runs.describing.description import Setup, TrainingDescription, describe
+from purerl.runs.describing.options import SweepOptions, TrainOptions, env_params
 
 TRAIN, SWEEP = ["train", "ppo", "--env", "CartPole-v1"], ["sweep", "ppo", "--env", "CartPole-v1"]
 DQN = ["train", "dqn", "--env", "CartPole-v1"]
@@ -185,14 +185,14 @@ def test_a_million_seeds_are_read_soon():
     """They took half a minute."""
     config, start = dict(vars(ppo.Config())), time.process_time()
     fields = {"algo": "ppo", "env": "CartPole-v1", "env_params": {}, "config": config, "swept": {}}
-    result = Description.of_json({**fields, "seeds": list(range(10**6))}, "policy.json")
+    result = TrainingDescription.of_json({**fields, "seeds": list(range(10**6))}, "policy.json")
     assert Setup.of(result).members.size == 10**6 and time.process_time() - start < 4
 
 
 def test_presets_and_integral_floats_are_not_refused():
     args = ["--env", "CartPole-v1", "--preset", "openai-five", "--total-steps", "1e11", "--seed", "4294967295"]
     given = parsing.training("train", "ppo", TrainOptions, args)
-    described = describe("ppo", given.options, given.config, {})
+    described = describe("ppo", given.options, given.config)
     assert described.config["total_steps"] == 10**11 and described.seeds == [2**32 - 1]
 
 
@@ -222,15 +222,15 @@ def test_nothing_is_built_of_a_sweep_that_is_too_large(monkeypatch):
 
 def test_members_have_the_keys_of_their_seeds():
     seeds = [0, 1, 2**31 - 1, 2**31, 2**32 - 1]
-    made = Setup.of(Description("ppo", "CartPole-v1", {}, seeds, dict(vars(ppo.Config())), {}, {})).members.keys
+    made = Setup.of(TrainingDescription("ppo", {}, dict(vars(ppo.Config())), "CartPole-v1", seeds)).members.keys
     alone = [jax.random.key_data(jax.random.key(seed)) for seed in seeds]
     assert json.dumps(jax.random.key_data(made).tolist()) == json.dumps([key.tolist() for key in alone])
 
 
 def test_resets_are_a_parameter_of_the_environment(tmp_path):
     """Given as an option or among the parameters; and read back from a file as the option."""
-    assert parsing.env_params(["gravity=9"], "few:2") == {"gravity": 9, "resets": "few:2"}
-    assert parsing.env_params(["resets=few"], "few") == parsing.env_params(["resets=few"]) == {"resets": "few"}
+    assert env_params(["gravity=9"], "few:2") == {"gravity": 9, "resets": "few:2"}
+    assert env_params(["resets=few"], "few") == env_params(["resets=few"]) == {"resets": "few"}
     fields = {"algo": "ppo", "env": "CartPole-v1"}
     read = lambda **params: description.start(
         config_file.ConfigFile(tmp_path, "train", {**fields, "env_params": params}, {}, [])

@@ -305,7 +305,7 @@ def test_measured_time_counts_every_batch(monkeypatch):
     from purerl.runs.running.run_loop import Chunk
 
     config = ppo.Config(total_steps=1024, num_envs=4, num_steps=32)
-    setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config, {}))
+    setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config))
     clock = [100.0]
 
     def begin(members):
@@ -341,7 +341,7 @@ def test_devices(monkeypatch, capsys):
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, expect=4)
     assert "allocating 9 bytes.; give fewer --lanes" in capsys.readouterr().err
     monkeypatch.setattr(jax, "devices", lambda *_: [SimpleNamespace(platform="gpu")])
-    monkeypatch.setattr("purerl.cli.train.parsing.env_params", full)
+    monkeypatch.setattr("purerl.runs.describing.description.describe", full)
     monkeypatch.setenv("XLA_FLAGS", "--xla_of=1")
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--device", "gpu", "--deterministic", expect=4)
     assert "set XLA_PYTHON_CLIENT_PREALLOCATE=false" in capsys.readouterr().err

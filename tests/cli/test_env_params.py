@@ -10,11 +10,12 @@ from gymnasium import spaces
 
 from purerl import cli, envs
 from purerl.catalogue import fitted
-from purerl.cli import parsing, ranges
+from purerl.cli import ranges
 from purerl.errors import ConfigError
 from purerl.hosts import making
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.description import env_options
+from purerl.runs.describing.options import env_params
 
 CASES = {
     "hard": "hard",
@@ -68,7 +69,7 @@ def seen(monkeypatch):
 
 @pytest.mark.parametrize("text", CASES)
 def test_values_are_read_as_yaml_has_them(text):
-    (value,) = parsing.env_params([f"x={text}"]).values()
+    (value,) = env_params([f"x={text}"]).values()
     assert value == CASES[text] and type(value) is type(CASES[text])
 
 
@@ -76,12 +77,12 @@ def test_a_run_gives_its_values_back():
     params = {f"x{i}": value for i, value in enumerate(CASES.values())} | {"quoted": "true", "list": "[1", "none": ""}
     file = ConfigFile("config.json", "train", {"env_params": json.loads(json.dumps(params))}, {}, [])
     pairs = env_options(file)["env_params"]
-    assert parsing.env_params(pairs) == params and pairs[0] == "x0=hard"
+    assert env_params(pairs) == params and pairs[0] == "x0=hard"
 
 
 def test_names_that_are_text_and_counts_stay_so():
     given = ["observation_mask=1", "resets=pool:4", "max_episode_steps=1e3", "randomise=length:0.4:0.6"]
-    assert parsing.env_params(given) == {
+    assert env_params(given) == {
         "observation_mask": "1",
         "resets": "pool:4",
         "max_episode_steps": 1000,
@@ -92,7 +93,7 @@ def test_names_that_are_text_and_counts_stay_so():
 @pytest.mark.parametrize("pair", ["x=[1", "x={a: .nan}", "x={1: 2}", "x=[!!binary aGk=]", "=1", "x"])
 def test_what_is_no_value_is_refused(pair):
     with pytest.raises(ConfigError, match="^env_params = [^\n]*$"):
-        parsing.env_params([pair])
+        env_params([pair])
 
 
 def test_only_numbers_are_ranges():
@@ -103,7 +104,7 @@ def test_only_numbers_are_ranges():
 
 def test_values_arrive(seen):
     params = ["name=x", "mode=hard", "slippery=false", "size=7", "big=3000000000", "sizes=[1, 2]", "no=null"]
-    envs.make("seen:Seen", **parsing.env_params(params))
+    envs.make("seen:Seen", **env_params(params))
     more = {"big": 3000000000, "sizes": [1, 2], "no": None, "render_mode": None}
     assert seen and all(given == ("x", "hard", False, 7, more) and given[2] is False for given in seen)
 
@@ -122,7 +123,7 @@ def test_values_arrive(seen):
 )
 def test_native_environments_take_numbers(env, pair, line):
     with pytest.raises(ConfigError, match=line) as error:
-        envs.make(env, **parsing.env_params([pair]))
+        envs.make(env, **env_params([pair]))
     assert "\n" not in str(error.value)
 
 

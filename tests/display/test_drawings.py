@@ -334,15 +334,15 @@ def test_mp4_is_written_by_ffmpeg_or_refused_with_a_line(tmp_path, monkeypatch, 
 @pytest.fixture(scope="module")
 def corridor(tmp_path_factory):
     """A run directory with a policy that was not trained, in an environment behind a transform."""
-    params = {"depth": 4, "sticky_actions": 0.1}
     config = ALGORITHMS["ppo"].Config(hidden_sizes=(4,), num_envs=2)
-    description = describe("ppo", TrainOptions(env="DeepSea-v0"), config, params)
+    options = TrainOptions(env="DeepSea-v0", env_params=("depth=4", "sticky_actions=0.1"))
+    description = describe("ppo", options, config)
     setup = Setup.of(description)
     learner, env = setup.make_learner(config=config), setup.make_env()
     fresh = jax.vmap(lambda key: learner.policy(learner.init(key, fleet(env, 2).reset(key)[1])))
     directory = tmp_path_factory.mktemp("render") / "run"
     directory.mkdir()
-    save_policy(directory, fresh(setup.members.keys), {**description._asdict(), "members": 1})
+    save_policy(directory, fresh(setup.members.keys), {**description.fields, "members": 1})
     return directory
 
 

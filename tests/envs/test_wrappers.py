@@ -16,7 +16,6 @@ import pytest
 
 from purerl import envs
 from purerl.catalogue import EXTRAS, NATIVE, PROBES, TEXTS
-from purerl.cli import parsing
 from purerl.envs.agents import joint
 from purerl.envs.episodic import box, episodic
 from purerl.envs.union import union
@@ -38,6 +37,7 @@ from purerl.envs.wrappers import (
 )
 from purerl.envs.wrappers.talk import Channel, Goal
 from purerl.errors import ConfigError
+from purerl.runs.describing.options import env_params
 from purerl.spaces import Box, Discrete, MultiDiscrete, sample
 from purerl.types import Env
 
@@ -184,7 +184,7 @@ def test_make_wraps_in_order():
     assert (env.observation_space.shape, env.observation_space.num_frames) == ((7, 3), 3)
     env = envs.make("CartPole-v1", observation_mask="0,1", flatten=1, frame_stack=None)
     np.testing.assert_allclose(env.observation_space.high[0], 2 * np.radians(12), rtol=1e-6)
-    env = envs.make("Catch-bsuite", **parsing.env_params(["frame_stack=4", "rows=6"]))
+    env = envs.make("Catch-bsuite", **env_params(["frame_stack=4", "rows=6"]))
     assert (env.observation_space.shape, env.observation_space.num_frames) == ((6, 5, 4), 4)
 
 

@@ -8,7 +8,6 @@ import reproduce
 from purerl import cli, ppo
 from purerl.cli import parsing
 from purerl.meta import search
-from purerl.meta.description import Setup
 from purerl.runs.describing.options import TrainOptions
 
 
@@ -20,7 +19,7 @@ def test_full_scale(name, least, monkeypatch, tmp_path):
     scales = reproduce.EXPERIMENTS[name]
     for scale in ("full", "ci"):
         assert cli.dispatch(["evolve", name, *scales[scale], "--out", str(tmp_path / "run")]) == 0
-    full, small = (Setup.of(description) for description in described)
+    full, small = (description.make_evolution() for description in described)
     assert full.frames * described[0].generations >= least
     assert small.frames * described[1].generations < 10**7
     for field in ("socket", "algo", "envs"):
@@ -40,7 +39,7 @@ def test_cheap_talk(name, monkeypatch, tmp_path):
         cli.dispatch(["evolve", *act.arguments(scale, name), "--out", str(tmp_path / "run")])
     place, role = name.split("-")
     seeds = 4 if role == "guide" else 1
-    assert Setup.of(described["full"]).frames == seeds * PUBLISHED[place]
+    assert described["full"].make_evolution().frames == seeds * PUBLISHED[place]
     assert described["full"].config["num_minibatches"] == described["ci"].config["num_minibatches"] == 1
     assert all(each.settings["role"] == role for each in described.values())
 

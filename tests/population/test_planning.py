@@ -23,7 +23,7 @@ from purerl.runs.running import device_program
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.describing.description import Setup, describe
 options = TrainOptions(env="CartPole-v1", num_seeds={agents})
-description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}, num_epochs=1), {{}})
+description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}, num_epochs=1))
 setup = Setup.of(description)
 compiled = device_program.compile_program(setup.make_trainer, setup.members)
 state = compiled.begin(setup.members)

@@ -46,7 +46,7 @@ assert not {"jax", "flax", "purerl"} & set(sys.modules)
 def saved(directory, algo, env, **fields):
     """A run directory with policies of two agents that were not trained."""
     config = ALGORITHMS[algo].Config(**fields)
-    description = describe(algo, TrainOptions(env=env, num_seeds=2), config, {})
+    description = describe(algo, TrainOptions(env=env, num_seeds=2), config)
     setup = Setup.of(description)
     learner, made = setup.make_learner(config=config), setup.make_env()
 
@@ -55,7 +55,7 @@ def saved(directory, algo, env, **fields):
         return learner.policy(learner.init(key, fleet(made, config.num_envs).reset(key)[1]))
 
     directory.mkdir()
-    save_policy(directory, fresh(setup.members.keys), {**description._asdict(), "members": 2})
+    save_policy(directory, fresh(setup.members.keys), {**description.fields, "members": 2})
     return directory
 
 

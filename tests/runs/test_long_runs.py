@@ -24,7 +24,7 @@ def asked(monkeypatch):
 
 def at(terminal, yes=False):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200)
-    return run_loop.Run(None, None, SimpleNamespace(yes=yes), None, console)
+    return SimpleNamespace(options=SimpleNamespace(yes=yes), console=console)
 
 
 def test_only_at_a_terminal_is_there_a_question(asked):

@@ -15,13 +15,13 @@ from purerl.config import MEMBERS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.runs.describing import machine
-from purerl.runs.describing.description import Description, describe
+from purerl.runs.describing.description import TrainingDescription, describe
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
 from purerl.store import policies
 
 CONFIG = ppo.Config(total_steps=64, num_envs=2, num_steps=8, num_minibatches=2, hidden_sizes=(4,))
-RUN = describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=3), CONFIG, {})._asdict()
+RUN = describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=3), CONFIG).fields
 LEARNED = artefacts.to_json(artefacts.of_expression("value-loss", ["square", "error"], {}))
 
 
@@ -31,7 +31,10 @@ def config(**fields):
 
 def test_what_a_run_writes_is_read():
     fields = json.loads(json.dumps({**RUN, "swept": {"gamma": [0.9, 1.0], "env.gravity": [9, 9.8]}}))
-    assert Description.of_json({**fields, "seeds": [4, 4], "learned": {"value_loss": LEARNED}}, "x").seeds == [4, 4]
+    assert TrainingDescription.of_json({**fields, "seeds": [4, 4], "learned": {"value_loss": LEARNED}}, "x").seeds == [
+        4,
+        4,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -89,20 +92,20 @@ def test_what_a_run_writes_is_read():
 def test_hostile_descriptions(change, line):
     fields = {**RUN, **change} if isinstance(change, dict) else change
     with pytest.raises(ConfigError, match=line) as raised:
-        Description.of_json(fields, "policy.json")
+        TrainingDescription.of_json(fields, "policy.json")
     assert all(text.startswith("policy.json: ") and len(text) < 400 for text in str(raised.value).splitlines())
     assert "this" not in sys.modules
 
 
 def test_somebodys_own_is_imported_if_trusted():
     with pytest.raises(ConfigError, match="algorithm = 'nowhere_to_be_found:x': cannot import"):
-        Description.of_json({**RUN, "algo": "nowhere_to_be_found:x"}, "x", trust=True)
+        TrainingDescription.of_json({**RUN, "algo": "nowhere_to_be_found:x"}, "x", trust=True)
 
 
 @pytest.fixture
 def saved(tmp_path):
     """A function that saves untrained policies with a description that is changed by its arguments."""
-    policy = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), evaluation.shapes(Description(**RUN), 3))
+    policy = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), evaluation.shapes(TrainingDescription(**RUN), 3))
 
     def save(scale=1.0, **change):
         policies.save_policy(tmp_path, jax.tree.map(lambda x: x * scale, policy), {**RUN, "members": 3, **change})

@@ -10,7 +10,7 @@ from commands import run
 
 from purerl.errors import HostError
 from purerl.hosts.opening import How
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.reading import host_evaluation
 from purerl.runs.running.device_program import saved
 from purerl.runs.running.host_program import HostProgram
@@ -44,7 +44,9 @@ def stopped(tmp_path_factory):
 def test_what_learns_goes_on_exactly(stopped):
     """Learners, replays, counters and keys are those that were saved; the totals of cut episodes are forgotten."""
     fields = json.loads((stopped / "run" / "config.json").read_text())
-    setup = Setup.of(Description.of_json({x: fields[x] for x in Description._fields}, str(stopped / "run" / "x")))
+    setup = Setup.of(
+        TrainingDescription.of_json({x: fields[x] for x in TrainingDescription.names()}, str(stopped / "run" / "x"))
+    )
     program = HostProgram(setup.make_trainer, setup.members, How("none", "off"), 0)
     step = checkpoint.newest(stopped / "run" / "checkpoints" / "0")
     before = saved(step, 2, program._made.like, program.chunk.layout)

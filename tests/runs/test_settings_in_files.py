@@ -46,7 +46,7 @@ def test_every_other_name_is_refused(values, lines):
 def test_a_description_in_a_file():
     """As policies have them, which eval, render, export and record read."""
     fields = {"algo": "ppo", "env": "CartPole-v1", "seeds": [0]}
-    read = lambda **more: description.Description.of_json({**fields, "config": {**KEPT, **more}}, "policy.json")
+    read = lambda **more: description.TrainingDescription.of_json({**fields, "config": {**KEPT, **more}}, "policy.json")
     assert read().config == vars(ppo.Config(num_envs=2)) and read().swept == {}
     assert read_config("ppo", {}) == ppo.Config()
     with pytest.raises(ConfigError, match="^policy.json: config: kernels: unknown"):

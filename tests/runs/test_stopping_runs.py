@@ -6,7 +6,7 @@ import shutil
 import pytest
 from test_resume import break_down, outcome, run
 
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS
 from purerl.runs.running import device_program
 
@@ -113,5 +113,5 @@ def test_runs_of_before_are_read(stopped):
     for name in ("stop", "warm_start"):
         del fields[name]
     del fields["config"]["target_kl"]
-    result = Description.of_json(fields, "policy.json")
+    result = TrainingDescription.of_json(fields, "policy.json")
     assert result.stop == result.warm_start == {} and Setup.of(result).config.target_kl == 0

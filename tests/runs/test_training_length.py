@@ -24,7 +24,7 @@ LENGTHS = 4096, 3_000_000_000
 def programs(algo, env, config, total_steps):
     """The text of the programs that begin a training and go on with it."""
     config = dataclasses.replace(config, total_steps=total_steps)
-    setup = Setup.of(describe(algo, TrainOptions(env=env), config, {}))
+    setup = Setup.of(describe(algo, TrainOptions(env=env), config))
     member = trees.take(setup.members, 0)
     init = jax.jit(lambda m: setup.make_trainer(**m.given).init(m.keys)).trace(member)
     chunk = jax.jit(lambda given, *rest: loops.chunk(setup.make_trainer(**given), 4)(*rest))

@@ -84,12 +84,16 @@ class Start(NamedTuple):
     """
 
     file: ConfigFile
-    options: dict[str, Any]
-    config: dict[str, Any]
-    swept: dict[str, list[float]]
-    learned: dict[str, Any]
+    options: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    swept: dict[str, list[float]] = {}
+    learned: dict[str, Any] = {}
     datasets: dict[str, Any] = {}
     programs: dict[str, list[Any]] = {}
+
+
+FRESH = Start(ConfigFile(Path(), "train", {}, {}, []))
+"""What a command starts from without a config file: its defaults."""
 
 
 def write(
@@ -100,13 +104,13 @@ def write(
     Args:
         directory: The run directory.
         command: ``train``, ``sweep`` or ``evolve``.
-        description: The description, a named tuple whose fields are written.
+        description: The description, whose fields are written.
         options: The options of the command. Those in `RECORDED` are written, except for those that are fields of the
             description.
         history: A line for each change that was made when the run was resumed.
         **more: Further entries of the file.
     """
-    fields = description._asdict()
+    fields = description.fields
     beside = {name: getattr(options, name) for name in RECORDED if hasattr(options, name) and name not in fields}
     written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history, **more}
     writing.write_json(directory / NAME, written)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,24 +15,60 @@ import numpy as np
 from purerl import config as cfg
 from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
+from purerl.algos.algorithm import Algorithm
 from purerl.envs import spaces_only
 from purerl.errors import ConfigError, own_code
 from purerl.hosts import copies
 from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
-from purerl.runs.describing import datasets, environments, file_checks, sharding, stop_options
-from purerl.runs.describing.config_file import ConfigFile, Start
-from purerl.runs.describing.environments import checked, team_problems
-from purerl.runs.describing.sweeps import MOST_PROGRAMS, config_part, env_part
+from purerl.runs.describing import config_file, datasets, file_checks, sharding, stop_options
+from purerl.runs.describing.config_file import FRESH, ConfigFile, Start
+from purerl.runs.describing.environments import checked, host_problems, team_problems
+from purerl.runs.describing.sweeps import MOST_PROGRAMS, config_part, configurations, env_part
 from purerl.store import guards
 from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
 
-class Description(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Description:
     """What a run is to do, as JSON holds it: everything from which its results follow.
 
-    - ``env_params`` are keyword arguments of the environment, and ``config`` has the fields of the algorithm's config.
+    - ``algo`` is the name of the algorithm, and ``config`` has the fields of its config.
+    - ``env_params`` are keyword arguments of each environment.
+
+    A training (`TrainingDescription`) and a search (`meta.description.SearchDescription`) add what they have beside.
+    """
+
+    algo: str
+    env_params: dict[str, Any]
+    config: dict[str, Any]
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Returns the names of the fields."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields by their names, as a config file has them."""
+        return {name: getattr(self, name) for name in self.names()}
+
+    @property
+    def digest(self) -> str:
+        """The digest that checkpoints have of it (`config_file.digest`)."""
+        return config_file.digest(self.fields)
+
+    @property
+    def code(self) -> list[str]:
+        """The names that may be those of a user's own code: of the algorithm, environments, parts and functions."""
+        return list(config_file.code(self.fields).values())
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingDescription(Description):
+    """What a training is to do; a sweep is one, too.
+
     - ``swept`` maps names to one value for each configuration.
     - ``learned`` holds learned functions by the part that they replace (`artefacts.described`).
     - ``datasets`` has the path and the digest of each dataset that is learned from (`datasets.described`).
@@ -44,21 +80,20 @@ class Description(NamedTuple):
     - ``parts`` names the user's own parts of the algorithm (`own_parts.described`).
     """
 
-    algo: str
     env: str
-    env_params: dict[str, Any]
     seeds: list[int]
-    config: dict[str, Any]
-    swept: dict[str, list[float]]
-    learned: dict[str, Any]
-    datasets: dict[str, Any] = {}
-    stop: dict[str, Any] = {}
-    warm_start: dict[str, Any] = {}
-    split: dict[str, Any] = {}
-    parts: dict[str, str] = {}
+    swept: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    learned: dict[str, Any] = dataclasses.field(default_factory=dict)
+    datasets: dict[str, Any] = dataclasses.field(default_factory=dict)
+    stop: dict[str, Any] = dataclasses.field(default_factory=dict)
+    warm_start: dict[str, Any] = dataclasses.field(default_factory=dict)
+    split: dict[str, Any] = dataclasses.field(default_factory=dict)
+    parts: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of_json(cls, fields: Any, source: str, *, trust: Trust = False, env: Env | None = None) -> "Description":
+    def of_json(
+        cls, fields: Any, source: str, *, trust: Trust = False, env: Env | None = None
+    ) -> "TrainingDescription":
         """Reads the fields of a description from an untrusted file.
 
         Args:
@@ -75,22 +110,22 @@ class Description(NamedTuple):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
         fields = {**file_checks.EMPTY, **fields}
         config = dict(vars(read_config(fields["algo"], fields["config"])))
-        return cls(**{name: fields[name] for name in cls._fields} | {"config": config})
-
-    @property
-    def code(self) -> list[str]:
-        """The names that may be those of a user's own code: algorithm, environment, parts, and learned functions'."""
-        return [self.algo, self.env, *self.parts.values(), *(made["socket"] for made in self.learned.values())]
+        return cls(**{name: fields[name] for name in cls.names()} | {"config": config})
 
     @property
     def size(self) -> int:
         """The number of agents."""
-        return len(self.seeds) * len(next(iter(self.swept.values()), [0]))
+        return len(self.seeds) * configurations(self.swept)
 
     @property
     def name(self) -> str:
         """A short name for files, made of the algorithm and the environment."""
-        return re.sub("[^A-Za-z0-9.]+", "-", f"{self.algo}-{self.env}")
+        return file_name(self.algo, self.env)
+
+
+def file_name(*words: str) -> str:
+    """Returns a name for files, made of words."""
+    return re.sub("[^A-Za-z0-9.]+", "-", "-".join(words))
 
 
 def start(file: ConfigFile) -> Start:
@@ -99,7 +134,7 @@ def start(file: ConfigFile) -> Start:
     Raises:
         ConfigError: If the file holds anything but a description.
     """
-    file.existing(file.fields, (*Description._fields, "programs"))  # refuses the others
+    file.existing(file.fields, (*TrainingDescription.names(), "programs"))  # refuses the others
     options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
     if "seeds" in file.fields:
         if (
@@ -156,79 +191,122 @@ def env_options(file: ConfigFile) -> dict[str, Any]:
     return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
 
 
+class Problems(list[str]):
+    """The problems of what was asked for, a line each, which are found one after another and raised together."""
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Adds the lines of a `ConfigError` of the block, which ends there."""
+        try:
+            yield
+        except ConfigError as error:
+            self.append(str(error))
+
+    def of_settings(
+        self, algorithm: Algorithm, config: Any, environments: Sequence[Env], usual: Any, swept: dict[str, Any]
+    ) -> None:
+        """Adds those of the settings of an algorithm.
+
+        Args:
+            algorithm: The algorithm.
+            config: Its config.
+            environments: The environments that it is trained in.
+            usual: The config that the options change. None of its fields is refused for having no effect.
+            swept: The swept values of fields of the config.
+        """
+        known: Sequence[Env | None] = [*environments] or [None]
+        for env in known:
+            of_config = functools.partial(lambda env, config: algorithm.problems(config, env), env)
+            lines = team_problems(algorithm, config, env) if env else []
+            lines += of_config(config) + cfg.sweep_problems(config, swept, of_config)
+            self.extend(line for line in lines if line not in self)
+        self.extend(cfg.unused(cfg.rows(config, swept) or [config], usual))
+
+    def refuse(self) -> None:
+        """Raises `ConfigError` with all lines, if there are any."""
+        if self:
+            raise ConfigError("\n".join(self))
+
+
+def usual(algo: str, options: Any, start: Start = FRESH) -> Any:
+    """Returns the config that options change: the algorithm's default, a preset, or that of a config file.
+
+    Raises:
+        ConfigError: The file has a field that the config does not have.
+    """
+    algorithm = ALGORITHMS[algo]
+    preset = start.options.get("preset") or options.preset
+    config = algorithm.preset(preset) if preset else algorithm.Config()
+    known = [field.name for field in dataclasses.fields(config)]
+    return dataclasses.replace(config, **start.file.existing(start.config, known, "config: "))
+
+
 @own_code()
 def describe(
     algo: str,
     options: Any,
     config: Any,
-    env_params: dict[str, Any],
+    start: Start = FRESH,
     swept: dict[str, list[float]] | None = None,
-    learned: dict[str, Any] | None = None,
-    recorded: dict[str, Any] | None = None,
-    *,
-    usual: Any = None,
-) -> Description:
-    """Makes the description of the run that options ask for.
+    changed: Any = None,
+) -> TrainingDescription:
+    """Describes the training that options ask for.
 
     Args:
         algo: The name of the algorithm.
-        options: The options of the command. The learned functions that they name are added to ``learned``.
+        options: The options of the command. The learned functions that they name are added to those of ``start``.
         config: The config of the algorithm.
-        env_params: The parameters of the environment.
-        swept: The swept values, as in a `Description` (default: none).
-        learned: The learned functions, as in a `Description` (default: none).
-        recorded: The datasets of an earlier description (default: none). A file at the same path must hold the same
-            data.
-        usual: The config that the options change (default: that of the preset, or the algorithm's default). None of its
-            fields is refused for having no effect.
+        start: What a config file begins with. A dataset at a path that it has must hold the same data.
+        swept: The swept values, as in a `TrainingDescription` (None: those of ``start``).
+        changed: The config that the options change; None: the `usual` one.
 
     Raises:
         ConfigError: With a line for each problem.
     """
-    swept = swept or {}
-    count = len(next(iter(swept.values()), [0]))
-    problems = cfg.problems(options)
-    problems += [] if problems else _size_problems(options, count)
-    functions, algorithm, own = dict(learned or {}), ALGORITHMS[algo], dict[str, str]()
+    params, algorithm = options.params, ALGORITHMS[algo]
+    swept = start.swept if swept is None else swept
+    problems, env = Problems(cfg.problems(options)), None
+    if not problems:
+        problems.extend(_size_problems(options, configurations(swept)))
     if getattr(options, "diagnostics", False):
         algorithm = algorithm.wrapped(looking)
-    env = None
-    try:
-        with _planned_copies(options, config, count):
-            env = checked(options.env, env_params, env_part(swept))
-    except ConfigError as error:
-        problems.append(str(error))
-    of_config = lambda config: algorithm.problems(config, env)
-    problems += team_problems(algorithm, config, env) if env else []
-    problems += environments.host_problems(options, config, env) if env else []
-    problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
-    usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
-    problems += sharding.problems(options, algorithm, config, env) if env and not problems else []
-    problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
-    try:
-        artefacts.read(functions)
-        functions |= artefacts.described(algo, options)
-        env = env and artefacts.environment(artefacts.read(functions), env)
-        problems += [] if problems else artefacts.problems(artefacts.read(functions), config)
-        own = own_parts.described(options)
-        if own and env and not problems:
-            view = algorithm.view(config, env)
-            algorithm.make_learner(config, env, **own_parts.made(own, config, view))  # which checks them
-    except ConfigError as error:
-        problems.append(str(error))
+    with problems.collected(), _planned_copies(options, config, configurations(swept)):
+        env = checked(options.env, params, env_part(swept))
+    environments = [env] if env else []
+    problems.of_settings(algorithm, config, environments, changed or usual(algo, options, start), config_part(swept))
+    for env in environments:
+        problems.extend(host_problems(options, config, env))
+        problems.extend([] if problems else sharding.problems(options, algorithm, config, env))
+    learned, parts = dict(start.learned), dict[str, str]()
+    with problems.collected():
+        artefacts.read(learned)
+        learned |= artefacts.described(algo, options)
+        functions = artefacts.read(learned)
+        environments = [artefacts.environment(functions, env) for env in environments]
+        problems.extend([] if problems else artefacts.problems(functions, config))
+        parts = own_parts.described(options)
+        if parts and not problems:  # making a learner of them checks them
+            view = algorithm.view(config, environments[0])
+            algorithm.make_learner(config, environments[0], **own_parts.made(parts, config, view))
     if algorithm.datasets and env_part(swept):
-        problems.append(
-            f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from a dataset of one environment"
-        )
-    of_play: dict[str, Any] = {}
-    if algorithm.datasets and env is not None and not problems:
-        view, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
-        of_play = datasets.described(algorithm.datasets, options, view, played, recorded or {})
-    if problems:
-        raise ConfigError("\n".join(problems))
-    seeds = list(range(options.seed, options.seed + options.num_seeds))
-    fields = dict(vars(config)), swept, functions, of_play, stop_options.described(options)
-    return Description(algo, options.env, env_params, seeds, *fields, split=sharding.described(options), parts=own)
+        names = ", ".join(env_part(swept))
+        problems.append(f"{names}: cannot be swept; {algo} learns from a dataset of one environment")
+    problems.refuse()
+    view, played = algorithm.view(config, environments[0]), {"env": options.env, "env_params": params}
+    return TrainingDescription(
+        algo,
+        params,
+        dict(vars(config)),
+        options.env,
+        seeds=list(range(options.seed, options.seed + options.num_seeds)),
+        swept=swept,
+        learned=learned,
+        datasets=datasets.described(algorithm.datasets, options, view, played, start.datasets),
+        stop=stop_options.described(options),
+        warm_start=start.file.fields.get("warm_start", {}),
+        split=sharding.described(options),
+        parts=parts,
+    )
 
 
 def _size_problems(options: Any, count: int) -> list[str]:
@@ -274,7 +352,7 @@ class Setup(NamedTuple):
     @classmethod
     @own_code()
     def of(
-        cls, description: Description, diagnostics: bool = False, begun: PyTree = None, env: Env | None = None
+        cls, description: TrainingDescription, diagnostics: bool = False, begun: PyTree = None, env: Env | None = None
     ) -> "Setup":
         """Makes the members that ``description`` asks for.
 
@@ -320,7 +398,7 @@ class Setup(NamedTuple):
             trainer = algorithm.make_trainer(config, env, **parts(config, env), **data())
             return stop_options.stopping_trainer(trainer, description.stop)
 
-        count = len(next(iter(swept.values()), [0]))
+        count = configurations(swept)
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
         members = population.members(
             dataclasses.replace(cfg.with_lengths(config), **config_part(repeated)),

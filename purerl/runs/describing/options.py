@@ -1,10 +1,17 @@
 """The options of each command, with their help texts. `purerl.cli` reads them from a command line."""
 
 import dataclasses
-from typing import Annotated, ClassVar, Literal
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import yaml
 
 from purerl import config as cfg
+from purerl.catalogue import COUNTS, TEXTS
+from purerl.errors import ConfigError
 from purerl.learned import socket_settings
+from purerl.store import guards
 
 FORMER = {"kernels": "off"}
 """The options that no longer exist and that files of runs may hold, each with the default that it had."""
@@ -64,6 +71,11 @@ class EnvParams:
     env_params: tuple[str, ...] = ()
     """Environment parameters and wrappers, each as NAME=VALUE, such as frame_stack=4, mode=hard or slippery=false.
     Values are as in YAML. With several environments they apply to all; of a run they replace its own."""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters as keyword arguments of environments. Raises `ConfigError` (`env_params`)."""
+        return env_params(self.env_params, getattr(self, "resets", ""))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -490,3 +502,48 @@ class PlotOptions:
     y: str = ""
     """Metric of curves: any in the logs, such as loss, eval_return or frames_per_second (default: episode_return; for a
     search: fitness)."""
+
+
+def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, Any]:
+    """Reads parameters of an environment, such as ``("gravity=9.8", "mode=hard")``, into a dictionary.
+
+    Values are read by `guards.yaml_value`; those of the names in `TEXTS` are always text, and 1e3 is a whole number for
+    the names in `COUNTS`.
+
+    Args:
+        pairs: The parameters, each ``NAME=VALUE``.
+        resets: The option of that name, which becomes a parameter (empty: none).
+
+    Raises:
+        ConfigError: A pair is wrong, a name is given twice, or the option and a parameter contradict each other.
+    """
+    params: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not name or not equals:
+            raise ConfigError(f"env_params = {pair!r}: must be NAME=VALUE")
+        if name in params:
+            raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
+        value = _value(pair, text)
+        if name in TEXTS and not isinstance(value, str):
+            value = text
+        if name in COUNTS and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        params[name] = value
+    if resets and params.setdefault("resets", resets) != resets:
+        raise ConfigError(f"resets = {resets!r}: env_params has resets={params['resets']}; give only one of them")
+    return params
+
+
+def _value(pair: str, text: str) -> Any:
+    """Reads the value of a ``NAME=VALUE``, which JSON must be able to hold unless it is a number."""
+    try:
+        value = guards.yaml_value(text)
+        if isinstance(value, list | dict) and json.loads(json.dumps(value, allow_nan=False)) != value:
+            raise ValueError("names must be text")
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:80]
+        raise ConfigError(
+            f"env_params = {pair!r}: is not a value of YAML ({reason}); put text in quotes: '\"...\"'"
+        ) from None
+    return value

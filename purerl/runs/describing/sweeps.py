@@ -1,5 +1,6 @@
 """Sweeps: the names of what is swept, and the ranking of the configurations."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ def env_part(swept: dict[str, Any], index: int | None = None) -> dict[str, Any]:
     """
     part = {name.removeprefix(ENV_PREFIX): v for name, v in swept.items() if name.startswith(ENV_PREFIX)}
     return part if index is None else {name: values[index] for name, values in part.items()}
+
+
+def configurations(swept: Mapping[str, Sequence[Any]]) -> int:
+    """Returns the number of configurations of a sweep; 1 if nothing is swept."""
+    return len(next(iter(swept.values()), [0]))
 
 
 MOST_PROGRAMS = 100

@@ -1,6 +1,7 @@
 """Policies that are read back from a run directory, and played."""
 
 import contextlib
+import dataclasses
 import math
 import reprlib
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from purerl.names import Trust, check_trusted, here, is_there
 from purerl.population import layouts
 from purerl.population.layouts import spread
 from purerl.runs.describing import sweeps
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.sweeps import env_part
 from purerl.runs.reading import host_evaluation
 from purerl.runs.reading.host_evaluation import Venue
@@ -79,7 +80,7 @@ def load(
     saved = _with_env_params(written, env_params, directory)
     stand_in, why = None, ""
     try:
-        description = Description.of_json(saved, str(path), trust=trust)
+        description = TrainingDescription.of_json(saved, str(path), trust=trust)
     except ConfigError as error:
         if playing or env_params or not _is_missing(saved, trust, Path(directory), str(error)):
             raise
@@ -87,10 +88,9 @@ def load(
         if ":" in saved["env"] and not is_there(saved["env"]):
             why = f"{path}: env = {saved['env']!r}: its module cannot be found"
         stand_in = spaces_only.stand_in(saved["env"], saved["spaces"], why)
-        description = Description.of_json(saved, str(path), trust=trust, env=stand_in)
-    saved = {**saved, **description._asdict()}
-    size = len(description.seeds) * len(next(iter(description.swept.values()), [0]))
-    members = saved.get("members")
+        description = TrainingDescription.of_json(saved, str(path), trust=trust, env=stand_in)
+    saved = {**saved, **description.fields}
+    members, size = saved.get("members"), description.size
     if type(members) is not int or not 1 <= members <= size:
         raise ConfigError(f"{path}: members = {reprlib.repr(members)}: must be a whole number in [1, {size}]")
     try:
@@ -206,13 +206,13 @@ def agent(
     )
 
 
-def shapes(description: Description, members: int, env: Env | None = None) -> PyTree:
+def shapes(description: TrainingDescription, members: int, env: Env | None = None) -> PyTree:
     """Returns the shapes of the policies ``[members, ...]`` of a run.
 
     Nothing is allocated, whatever sizes the description names. ``env`` is as for `Setup.of`.
     """
     first = {name: column[:1] for name, column in description.swept.items()}
-    setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first), env=env)
+    setup = Setup.of(dataclasses.replace(description, seeds=description.seeds[:1], swept=first), env=env)
 
     def fresh(key: Key) -> PyTree:
         learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))

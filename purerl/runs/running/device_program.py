@@ -46,6 +46,11 @@ class RunProgram(NamedTuple):
     differs: PyTree = False
     sent_bytes: float = 0.0
 
+    @property
+    def batch_size(self) -> int:
+        """The number of members that are trained at once."""
+        return self.chunk.batch_size
+
     def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Makes the state of a batch of members, on the devices, filled up to the rows of the program.
 

@@ -8,7 +8,8 @@ import numpy as np
 from purerl import counters, population, processes, trees
 from purerl.loops import stopping
 from purerl.population.layouts import place
-from purerl.runs.running.run_loop import Chunk, Run
+from purerl.runs.running.run import Run
+from purerl.runs.running.run_loop import Chunk
 from purerl.types import FAULTS, Trainer, TrainState
 
 MOST_TOLD = 3

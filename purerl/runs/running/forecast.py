@@ -17,7 +17,7 @@ from purerl.hardware.census import Census
 from purerl.hardware.gpus import GPUS
 from purerl.population import arithmetic, devices, planning
 from purerl.runs.describing import datasets, environments, sharding
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.sweeps import env_part
 from purerl.runs.running import run_loop
 from purerl.runs.running.device_program import RunProgram, compile_program
@@ -156,7 +156,7 @@ class Speed(NamedTuple):
 
 
 def plan(
-    description: Description, options: Any, target: str = "", measured: bool = False
+    description: TrainingDescription, options: Any, target: str = "", measured: bool = False
 ) -> tuple[planning.Plan, Speed | Forecast | None]:
     """Determines the cost of a run from its compiled program, here or on the GPU ``target``.
 

@@ -17,7 +17,7 @@ from purerl.learners.parts import widening
 from purerl.names import here
 from purerl.runs.describing import config_file
 from purerl.runs.describing.config_file import ConfigFile
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.options import GrowOptions
 from purerl.runs.describing.run_directory import (
     CHECKPOINTS,
@@ -31,8 +31,7 @@ from purerl.runs.describing.run_directory import (
 )
 from purerl.runs.running import resuming, training
 from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.run_loop import Run
-from purerl.runs.running.train import FILES
+from purerl.runs.running.train import FILES, TrainingRun
 from purerl.store import checkpoint, guards, trusted_modules
 from purerl.store.policies import save_policy
 from purerl.types import PyTree, TrainState
@@ -69,7 +68,9 @@ def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
     return dataclasses.replace(config, hidden_sizes=sizes)
 
 
-def grow(old: Description, new: Description, options: Any, file: ConfigFile, request: GrowOptions) -> int:
+def grow(
+    old: TrainingDescription, new: TrainingDescription, options: Any, file: ConfigFile, request: GrowOptions
+) -> int:
     """Writes a run that continues an old one with wider layers, unless it is a dry run, and returns the exit code.
 
     Its policies act as before, and its optimisers keep their moments (`surgery`). It continues from the newest sound
@@ -95,8 +96,8 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
     if old.split:
         raise ConfigError(f"{source}: agents with shards cannot grow")
     console = Console(stderr=True)
-    new = new._replace(warm_start={})  # the grown run resumes from checkpoints
-    run = Run(new, Setup.of(new), options, target, console)
+    new = dataclasses.replace(new, warm_start={})  # the grown run resumes from checkpoints
+    run = TrainingRun.of(new, options, target)
     before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
     if lines := _problems(before, after):
@@ -129,7 +130,7 @@ def _problems(before: TrainState, after: TrainState) -> list[str]:
     return problems if problems or rest[0] == rest[1] else ["more than the learner would have another size"]
 
 
-def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.CheckpointStep], int]:
+def _steps(run: TrainingRun, source: Path, file: ConfigFile) -> tuple[list[checkpoint.CheckpointStep], int]:
     """Returns the newest sound checkpoint of each batch of members that has begun, and the size of a batch."""
     folder, size = source / CHECKPOINTS, run.setup.members.size
     about = resuming.checked(Resumed(source, file, [], strict=False, override=False), folder, folder / "0")
@@ -140,14 +141,16 @@ def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.Ch
     return [step for step in newest if step], batch_size
 
 
-def _write(run: Run, source: Path, steps: list[checkpoint.CheckpointStep], batch_size: int, like: TrainState) -> None:
+def _write(
+    run: TrainingRun, source: Path, steps: list[checkpoint.CheckpointStep], batch_size: int, like: TrainState
+) -> None:
     """Writes logs, checkpoints and policies of the grown members, batch after batch."""
     optional = [name for name in (TIMES, EVALUATIONS) if (source / name).exists()]
     for name in (METRICS, QUANTILES, *optional):
         with guards.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
             shutil.copyfileobj(old, copy)
     training.cut_logs(run, batch_size, [step.number for step in steps])
-    policies, digest = [], config_file.digest(run.description._asdict())
+    policies, digest = [], run.description.digest
     for index, step in enumerate(steps):
         members = trees.take(run.setup.members, slice(index * batch_size, (index + 1) * batch_size))
         state = _grown(run.setup, members, step, like)
@@ -156,7 +159,7 @@ def _write(run: Run, source: Path, steps: list[checkpoint.CheckpointStep], batch
         policies.append(jax.device_get(jax.vmap(run.setup.trainer.learner.policy)(state.learner)))
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
     about = {"members": trees.length(policy), "spaces": run.setup.spaces()}
-    save_policy(run.directory, policy, {**run.description._asdict(), **about})
+    save_policy(run.directory, policy, {**run.description.fields, **about})
 
 
 def _grown(setup: Setup, members: population.Members, step: checkpoint.CheckpointStep, like: TrainState) -> TrainState:

@@ -68,6 +68,11 @@ class HostProgram:
         self._actor: Actor | None = None
         self._filled, self._done, self._ended, self._size = 0, 0, 0, 0
 
+    @property
+    def batch_size(self) -> int:
+        """The number of members that are trained at once."""
+        return self.chunk.batch_size
+
     def close(self) -> None:
         """Closes the environments."""
         self._open.close()

@@ -11,7 +11,8 @@ import numpy as np
 from purerl import processes, trees
 from purerl.display.progress import say
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.runs.running.run_loop import Chunk, Run
+from purerl.runs.running.run import Run
+from purerl.runs.running.run_loop import Chunk
 from purerl.store import metrics
 from purerl.store.log import Log
 
@@ -54,7 +55,7 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     tell = functools.partial(say, run.console)
     with (
         contextlib.ExitStack() as stack,
-        metrics.opened_loggers(run.options.log, directory, run.description._asdict(), known, tell) as elsewhere,
+        metrics.opened_loggers(run.options.log, directory, run.description.fields, known, tell) as elsewhere,
     ):
         files = {name: stack.enter_context(Log(directory / name)) for name in names}
 

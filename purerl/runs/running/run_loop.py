@@ -1,16 +1,14 @@
-"""The parts that trainings and searches share: the run, and the loop over the chunks of a compiled program."""
+"""The loop over the chunks of a compiled program, which trainings and searches share."""
 
 import contextlib
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
-from rich.console import Console
 from rich.prompt import Confirm
 
 from purerl import processes
@@ -20,23 +18,6 @@ from purerl.types import PyTree
 
 LONG_SECONDS = 86400.0
 """The expected seconds of a run from which on it is told before it begins."""
-
-
-class Run(NamedTuple):
-    """A training or a search that is carried out.
-
-    - ``description``: what it is to do.
-    - ``setup``: the setup that the description stands for.
-    - ``options``: the options that its results do not depend on.
-    - ``directory``: its directory.
-    - ``console``: where it prints.
-    """
-
-    description: Any
-    setup: Any
-    options: Any
-    directory: Path
-    console: Console
 
 
 class Chunk(NamedTuple):
@@ -113,13 +94,13 @@ def follow(ongoing: Ongoing, *handlers: Callable[[Chunk], None]) -> None:
             handle(chunk)
 
 
-def confirm(run: Run, seconds: float) -> None:
+def confirm(run: Any, seconds: float) -> None:
     """Tells that a run is expected to take more than a day, and asks at a terminal whether to begin it.
 
     All processes must call it.
 
     Args:
-        run: The run.
+        run: The `Run`.
         seconds: The expected seconds.
 
     Raises:

@@ -1,5 +1,6 @@
 """Policies in a run directory besides its own: those that it began with, and the best so far."""
 
+import dataclasses
 from pathlib import Path
 
 import jax
@@ -12,7 +13,7 @@ from purerl.errors import ConfigError
 from purerl.learners.parts import warm_start
 from purerl.names import check_trusted
 from purerl.runs.describing import config_file
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.reading import evaluation
 from purerl.store import policies
 from purerl.store.policies import save_policy
@@ -22,7 +23,7 @@ WARM_START = "warm_start"
 """The folder in a run directory that holds the policies that the agents began with."""
 
 
-def read_warm_start(description: Description, source: str) -> tuple[Description, PyTree]:
+def read_warm_start(description: TrainingDescription, source: str) -> tuple[TrainingDescription, PyTree]:
     """Reads the policies that a run begins with.
 
     Args:
@@ -55,10 +56,10 @@ def read_warm_start(description: Description, source: str) -> tuple[Description,
     if problem := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
         raise ConfigError(f"{field}, of {saved['algo']} on {saved['env']}: {problem}")
     entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
-    return description._replace(warm_start=entry), jax.tree.map(np.asarray, policy)
+    return dataclasses.replace(description, warm_start=entry), jax.tree.map(np.asarray, policy)
 
 
-def keep_warm_start(directory: Path, description: Description, policy: PyTree) -> None:
+def keep_warm_start(directory: Path, description: TrainingDescription, policy: PyTree) -> None:
     """Writes the policies that the agents of a run begin with into its directory; nothing if ``policy`` is None."""
     if policy is not None:
         (directory / WARM_START).mkdir()
@@ -66,7 +67,7 @@ def keep_warm_start(directory: Path, description: Description, policy: PyTree) -
         policies.save_policy(directory / WARM_START, policy, about)
 
 
-def kept_warm_start(directory: Path, description: Description) -> PyTree:
+def kept_warm_start(directory: Path, description: TrainingDescription) -> PyTree:
     """Reads what `keep_warm_start` wrote, for a run that is resumed; None if it began with nothing.
 
     Raises:
@@ -98,7 +99,7 @@ class Best:
     They are compared at checkpoints, by the mean return of the episodes that ended since the checkpoint before.
     """
 
-    def __init__(self, directory: Path, description: Description, setup: Setup, console: Console):
+    def __init__(self, directory: Path, description: TrainingDescription, setup: Setup, console: Console):
         """Continues with what the folder holds; if it is damaged, begins anew and prints a line about it."""
         self._directory, self._description, self._spaces = directory / BEST, description, setup.spaces
         self._policy: PyTree = None
@@ -151,4 +152,4 @@ class Best:
             return
         self._directory.mkdir(exist_ok=True)
         about = {"members": len(self._returns), "best_return_per_seed": self._returns, "spaces": self._spaces()}
-        save_policy(self._directory, self._policy, {**self._description._asdict(), **about})
+        save_policy(self._directory, self._policy, {**self._description.fields, **about})

@@ -14,11 +14,12 @@ from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.runs.describing import config_file, sweeps
-from purerl.runs.describing.description import Description
+from purerl.runs.describing.description import TrainingDescription
 from purerl.runs.describing.run_directory import clear, hold, resume_command
 from purerl.runs.describing.sweeps import as_text, columns
 from purerl.runs.running.resuming import is_finished
-from purerl.runs.running.train import EXIT_DIVERGED, FILES, place, train
+from purerl.runs.running.run import EXIT_DIVERGED, place
+from purerl.runs.running.train import FILES, TrainingRun
 from purerl.store import guards, writing
 
 SUMMED = "all_env_steps", "wall_seconds", "compile_seconds"
@@ -26,7 +27,7 @@ PER_SEED = "alive_per_seed", "return_per_seed", "return_std_per_seed", "length_p
 SHARED = "algo", "env", "env_params", "seeds"
 
 
-def train_programs(descriptions: Sequence[Description], programs: dict[str, list[Any]], options: Any) -> int:
+def train_programs(descriptions: Sequence[TrainingDescription], programs: dict[str, list[Any]], options: Any) -> int:
     """Trains a run for each of several descriptions, ranks all configurations, and returns the exit code.
 
     The directory is written once the first program is compiled. Errors are those of `train`, and the one below.
@@ -58,7 +59,11 @@ def train_programs(descriptions: Sequence[Description], programs: dict[str, list
 
 
 def begin(
-    description: Description, options: Any, directory: Path, index: int, begun: Callable[[], None] = lambda: None
+    description: TrainingDescription,
+    options: Any,
+    directory: Path,
+    index: int,
+    begun: Callable[[], None] = lambda: None,
 ) -> int:
     """Trains a run of a sweep from its start, and returns the exit code.
 
@@ -69,7 +74,8 @@ def begin(
         index: The number of the run.
         begun: Called once the program of the run is compiled.
     """
-    return train(description, options, "sweep" if description.swept else "train", directory / str(index), begun)
+    run = TrainingRun.new(description, options, directory / str(index))
+    return run.begin("sweep" if description.swept else "train", begun)
 
 
 def resume_programs(

@@ -1,13 +1,10 @@
-"""A run, from its directory to its summary: training, logs, checkpoints and evaluation.
-
-It is what the commands of the command line do, without parsing.
-"""
+"""The run of a training: what it compiles, and what it writes once it is trained and evaluated."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +18,9 @@ from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.interrupts import Interrupted
-from purerl.names import here
 from purerl.population import arithmetic, devices
-from purerl.runs.describing import config_file, environments, machine, sharding, sweeps
-from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing import config_file, environments, sharding, sweeps
+from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.machine import machine_facts
 from purerl.runs.describing.run_directory import (
     CHECKPOINTS,
@@ -34,26 +30,22 @@ from purerl.runs.describing.run_directory import (
     METRICS,
     QUANTILES,
     TIMES,
-    claim,
-    hold,
     resume_command,
 )
 from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, levels
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import early_stopping, forecast, resuming, run_loop, saved_policies
+from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies
 from purerl.runs.running.device_program import RunProgram, compile_program
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
-from purerl.runs.running.resuming import Resumed
-from purerl.runs.running.run_loop import Run
-from purerl.runs.running.training import Progress, Trained, cut_logs, endless, train_batches
+from purerl.runs.running.run import Progress, Run, exit_code, place
+from purerl.runs.running.training import Trained, cut_logs, endless, train_batches
 from purerl.store import trusted_modules, writing
 from purerl.store.policies import save_policy
-from purerl.types import Trainer
+from purerl.types import PyTree
 
-EXIT_DIVERGED = 3
 EVALUATION_STEPS = 10_000
 """The number of steps after which an episode of the final evaluation is cut."""
 FILES = (
@@ -82,197 +74,149 @@ FILES = (
 (`sweep_of_programs.train_programs`)."""
 
 
-def train(
-    description: Description,
-    options: Any,
-    command: str = "train",
-    out: Path | None = None,
-    compiled: Callable[[], None] = lambda: None,
-) -> int:
+@dataclasses.dataclass(frozen=True)
+class TrainingRun(Run):
+    """A run that trains the members of a `Setup`.
+
+    - ``begun``: the policies that the members begin with; None: new ones.
+    """
+
+    begun: PyTree = None
+    FILES = FILES
+    LENGTH = "total_steps"
+
+    @classmethod
+    def new(cls, description: TrainingDescription, options: Any, directory: Path) -> "TrainingRun":
+        """Makes a run that is begun in ``directory``, with the policies of the warm start that ``options`` name.
+
+        Raises:
+            ConfigError: There are no such policies, or they do not fit.
+        """
+        described, begun = saved_policies.read_warm_start(description, options.warm_start)
+        setup = Setup.of(described, options.diagnostics, begun)
+        return cls(described, setup, options, directory, console(), begun)
+
+    @classmethod
+    def of(cls, description: TrainingDescription, options: Any, directory: Path) -> "TrainingRun":
+        """Makes the run that ``directory`` holds.
+
+        Raises:
+            ConfigError: The policies that it began with are damaged.
+        """
+        begun = saved_policies.kept_warm_start(directory, description)
+        return cls(description, Setup.of(description, options.diagnostics, begun), options, directory, console(), begun)
+
+    def folder(self, batch: int) -> Path:
+        """Returns the folder of the checkpoints of a batch."""
+        return self.directory / CHECKPOINTS / str(batch)
+
+    def batches(self, batch_size: int) -> int:
+        """Returns the number of batches."""
+        return math.ceil(self.setup.members.size / batch_size)
+
+    def batch_size(self, about: dict[str, Any]) -> int | str:
+        """Returns the number of members in a batch by a checkpoint, or the options' if there is none."""
+        size = self.setup.members.size
+        saved: int | str = about.get("batch_size", self.options.agents_at_once or "auto")
+        if about and not (isinstance(saved, int) and 0 < saved <= size):
+            raise ConfigError(f"{self.folder(0)}: batches of {str(saved)[:40]} agents, of {size} in all")
+        return saved
+
+    def check_length(self, done: int) -> None:
+        """Raises `ConfigError` if a batch has ``done`` more iterations than it should in all."""
+        config = self.setup.config
+        if done > config.num_iterations:
+            frames = f"{self.setup.trainer.frames(done):,}"
+            raise ConfigError(f"total_steps = {config.total_steps}: the run has done {frames} of each agent")
+
+    def announce(self) -> None:
+        """Prints what is about to compile, and which presets of the algorithm suit the environment."""
+        config, about, tell = self.setup.config, self.description, functools.partial(say, self.console)
+        env = self.setup.make_env(env_part(self.setup.swept, 0))
+        for name, reason in presets.fitting(ALGORITHMS[about.algo], config, env).items():
+            tell(f"{about.env} has {reason}; --preset {name} has settings of {about.algo} for them")
+        frames = self.setup.trainer.frames(config.num_iterations)
+        if frames != config.total_steps:
+            tell(f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
+        for option, card in ((option, made["card"]) for option, made in about.learned.items()):
+            if "licence" in card:
+                tell(f"{option}: {card['file']}, of {card['name']} ({card['licence']})")
+        agents, used = self.setup.members.size, self.options.num_devices or len(jax.devices())
+        device = f"{used} {jax.devices()[0].platform} device(s)"
+        if about.split:
+            device += f", {self.options.devices_per_agent} for each, in {about.split['shards']} shards"
+        tell(f"{about.algo} on {about.env}, {agents} agent(s), {device}: compiling ...")
+
+    def compile(self, batch_size: int | str, stage: Callable[[str], None]) -> RunProgram | HostProgram:
+        """Compiles the program. The user's own code is traced first, before anything is printed."""
+        setup, options, about = self.setup, self.options, self.description
+        with own_code(about.algo):
+            trainer = setup.trainer
+            if ":" in about.algo:
+                evaluation.trace(setup, trainer, options.eval_episodes, EVALUATION_STEPS)
+        known: dict[str, Any] = {"lanes": options.lanes or None, "stage": stage, "algo": about.algo}
+        if setup.host:
+            how, warn = environments.how(options), functools.partial(say, self.console)
+            return HostProgram(setup.make_trainer, setup.members, how, options.ahead, batch_size, warn=warn, **known)
+        used = devices.chosen(options.num_devices, options.devices_per_agent)
+        split = sharding.split(about.split, options.devices_per_agent)
+        return compile_program(setup.make_trainer, setup.members, batch_size, devices=used, split=split, **known)
+
+    def expected_seconds(self, program: RunProgram | HostProgram) -> float:
+        """Estimates the seconds of the training; 0 if its speed is not known before it runs."""
+        if isinstance(program, HostProgram):
+            return 0.0
+        setup, used = self.setup, len(program.chunk.layout.devices)
+
+        def flops() -> float:
+            state = jax.eval_shape(setup.trainer.init, setup.members.keys[0])
+            return arithmetic.flops(setup.trainer.step, state) * setup.config.num_iterations * setup.members.size / used
+
+        return forecast.expected(forecast.counted(setup, program), flops)
+
+    def keep_beginning(self) -> None:
+        """Writes the policies that the members begin with."""
+        trusted_modules.remember(self.directory / saved_policies.BEST, self.description.code)
+        saved_policies.keep_warm_start(self.directory, self.description, self.begun)
+
+    def cut_logs(self, batch_size: int, done: list[int]) -> None:
+        """Cuts the logs to what the checkpoints count: ``done`` iterations of each batch."""
+        cut_logs(self, batch_size, done)
+
+    def carry_out(self, program: RunProgram | HostProgram, so_far: Progress) -> int:
+        """Trains and evaluates, writes the results, and returns the exit code.
+
+        Of several processes the first one evaluates and writes.
+        """
+        options, how = self.options, environments.how(self.options)
+        if isinstance(program, HostProgram):  # environments of evaluations are stepped as those of the training are
+            how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
+        sizes = options.eval_episodes, EVALUATION_STEPS
+        with contextlib.closing(Venue(options.eval_envs or self.setup.config.num_envs, how)) as venue:
+            plays = evaluation.prepare(self.setup, *sizes, batch_size=program.batch_size, venue=venue)
+            ready = functools.partial(evaluation.open_venue, self.setup, venue, *sizes)
+            return _train_and_play(self, program, so_far, plays, ready)
+
+
+def train(description: TrainingDescription, options: Any, command: str = "train") -> int:
     """Trains a run's members, evaluates them, writes a run directory, and returns the exit code.
 
     Args:
         description: The description of the run.
         options: Its options.
         command: The command that makes such a run, "train" or "sweep".
-        out: The directory of the run; None: the one of the options (`place`).
-        compiled: Called once the program is compiled, before anything is written.
 
     Raises:
-        ConfigError: The run is not possible. Nothing is compiled or written.
-        DoesNotFit: The run does not fit into memory. Nothing is left behind.
+        ConfigError: As for `Run.begin`.
+        DoesNotFit: As for `Run.begin`.
     """
-    directory = out or place(options, description.name)
-    description, begun = saved_policies.read_warm_start(description, options.warm_start)
-    run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, console())
-    with hold(directory, FILES, overwrite=options.overwrite):
-        _print_presets(run)
-        program = _compile(run, options.agents_at_once or "auto")
-        run_loop.confirm(run, _expected_seconds(run.setup, program))
-        compiled()
-        if processes.is_first():
-            claim(directory, FILES)
-            config_file.write(directory, command, description, options)
-            for folder in (directory, directory / saved_policies.BEST):
-                trusted_modules.remember(folder, description.code)
-            saved_policies.keep_warm_start(directory, description, begun)
-        batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
-        return _train(run, program, Progress([None] * batches))
-
-
-def place(options: Any, name: str) -> Path:
-    """Returns the directory of a new run: the one of the options, or one with its ``name`` and the time."""
-    return here(options.out or processes.from_first(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
-
-
-def resume(description: Description, options: Any, resumed: Resumed) -> int:
-    """Resumes a run and returns the exit code. The results have the bits of a run without an interrupt.
-
-    Args:
-        description: The description of the run, with the changes.
-        options: Its options, with the changes.
-        resumed: The run that is resumed, and what has changed.
-
-    Raises:
-        ConfigError: There is nothing sound to continue from. Nothing is written.
-    """
-    directory = resumed.directory
-    with hold(directory, FILES, resume=True):
-        setup = Setup.of(description, options.diagnostics, saved_policies.kept_warm_start(directory, description))
-        run = Run(description, setup, options, directory, console())
-        folder = directory / CHECKPOINTS
-        batch_size = _batch_size(run, resumed, folder)
-        batches = 0 if batch_size == "auto" else math.ceil(run.setup.members.size / int(batch_size))
-        steps = [resuming.newest(folder / str(k), run.console, strict=resumed.strict) for k in range(batches)]
-        so_far = Progress(steps, max((step.about["seconds"] for step in steps if step), default=0.0))
-        whole, furthest = run.setup.config.num_iterations, max(so_far.done, default=0)
-        if furthest > whole:
-            done = f"{run.setup.trainer.frames(furthest):,}"
-            raise ConfigError(f"total_steps = {run.setup.config.total_steps}: the run has done {done} of each agent")
-        if resumed.finished:
-            say(run.console, f"{directory}: the run is finished; give --total-steps to continue it")
-            return 0
-        program = _compile(run, batch_size)
-        so_far = so_far if steps else Progress([None] * math.ceil(run.setup.members.size / program.chunk.batch_size))
-        resuming.agreed([step.path.name if step else None for step in steps])
-        if processes.is_first():
-            cut_logs(run, program.chunk.batch_size, so_far.done)
-            resuming.begin(resumed, description, options, [step for step in steps if step], run.console)
-        processes.gathered(None)
-        return _train(run, program, so_far)
-
-
-def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
-    """Returns the number of members in a batch by the checkpoints, or the options' if nothing was saved yet."""
-    about, size = resuming.checked(resumed, folder, folder / "0"), run.setup.members.size
-    saved = about.get("batch_size", run.options.agents_at_once or "auto")
-    if about and not (isinstance(saved, int) and 0 < saved <= size):
-        raise ConfigError(f"{folder / '0'}: batches of {str(saved)[:40]} agents, of {size} in all")
-    return saved
-
-
-def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
-    """Compiles the program of a run and prints a line about it.
-
-    The user's own code is traced first.
-
-    Raises:
-        ConfigError: The user's own code raised an error. Nothing is printed.
-    """
-    setup, options, name = run.setup, run.options, run.description
-    lanes, digest = options.lanes or None, config_file.digest(name._asdict())
-    with own_code(name.algo):
-        trainer = setup.trainer
-        if ":" in name.algo:
-            evaluation.trace(setup, trainer, options.eval_episodes, EVALUATION_STEPS)
-    with waiting(run.console, "tracing", machine.last_compile_time(digest)) as stages:
-        print_once = functools.cache(lambda: _print_start(run, trainer))
-
-        def stage(name: str) -> None:
-            print_once()
-            stages(name)
-
-        known: dict[str, Any] = {"lanes": lanes, "stage": stage, "algo": name.algo}
-        program: RunProgram | HostProgram
-        if setup.host:
-            how = environments.how(options), options.ahead
-            known |= {"warn": functools.partial(say, run.console)}
-            program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, **known)
-        else:
-            used = devices.chosen(options.num_devices, options.devices_per_agent)
-            known |= {"devices": used, "split": sharding.split(name.split, options.devices_per_agent)}
-            program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
-    if processes.is_first():
-        machine.note_compile_time(digest, program.compile_seconds)
-    at_once, size = program.chunk.batch_size, setup.members.size
-    batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
-    say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
-    return program
-
-
-def _expected_seconds(setup: Setup, program: RunProgram | HostProgram) -> float:
-    """Estimates the seconds of a training; 0 if its speed is not known before it runs."""
-    if isinstance(program, HostProgram):
-        return 0.0
-
-    def flops() -> float:
-        trainer = setup.trainer
-        state = jax.eval_shape(trainer.init, setup.members.keys[0])
-        return arithmetic.flops(trainer.step, state) * setup.config.num_iterations * setup.members.size / len(used)
-
-    used = program.chunk.layout.devices
-    return forecast.expected(forecast.counted(setup, program), flops)
-
-
-def _print_presets(run: Run) -> None:
-    """Prints which presets of the algorithm suit the environment, unless their settings were changed."""
-    algo, env = run.description.algo, run.setup.make_env(env_part(run.setup.swept, 0))
-    for name, reason in presets.fitting(ALGORITHMS[algo], run.setup.config, env).items():
-        say(run.console, f"{run.description.env} has {reason}; --preset {name} has settings of {algo} for them")
-
-
-def _print_start(run: Run, trainer: Trainer) -> None:
-    """Prints what is about to compile."""
-    config, name = run.setup.config, run.description
-    frames = trainer.frames(config.num_iterations)
-    if frames != config.total_steps:
-        say(run.console, f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
-    for option, card in ((option, made["card"]) for option, made in name.learned.items()):
-        if "licence" in card:
-            say(run.console, f"{option}: {card['file']}, of {card['name']} ({card['licence']})")
-    agents, used = run.setup.members.size, run.options.num_devices or len(jax.devices())
-    device = f"{used} {jax.devices()[0].platform} device(s)"
-    if name.split:
-        device += f", {run.options.devices_per_agent} for each, in {name.split['shards']} shards"
-    say(run.console, f"{name.algo} on {name.env}, {agents} agent(s), {device}: compiling ...")
-
-
-def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int:
-    """Runs the training and the final evaluation, writes the results, and returns the exit code.
-
-    Of several processes the first one evaluates and writes.
-    """
-    options, batch_size = run.options, program.chunk.batch_size
-    with contextlib.closing(_venue(run, program)) as venue:
-        plays = evaluation.prepare(
-            run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size, venue=venue
-        )
-        ready = functools.partial(evaluation.open_venue, run.setup, venue, options.eval_episodes, EVALUATION_STEPS)
-        return _train_and_play(run, program, so_far, plays, ready)
-
-
-def _venue(run: Run, program: RunProgram | HostProgram) -> Venue:
-    """Returns the host environments of the evaluations: they are stepped as those of the training are."""
-    how = environments.how(run.options)
-    if isinstance(program, HostProgram):
-        how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
-    return Venue(run.options.eval_envs or run.setup.config.num_envs, how)
+    return TrainingRun.new(description, options, place(options, description.name)).begin(command)
 
 
 def _train_and_play(
-    run: Run, program: RunProgram | HostProgram, so_far: Progress, plays: Plays, ready: Callable[[int], None]
+    run: TrainingRun, program: RunProgram | HostProgram, so_far: Progress, plays: Plays, ready: Callable[[int], None]
 ) -> int:
-    """Does what `_train` does, with the function that evaluates, and the one that opens its environments."""
+    """Trains, evaluates by ``plays``, whose environments ``ready`` opens, and writes the results."""
     description, directory, options = run.description, run.directory, run.options
     with interrupts.deferred() as interrupted:
         try:
@@ -280,11 +224,11 @@ def _train_and_play(
             trained = train_batches(run, program, so_far, interrupted, within, ready)
         except Interrupted as signalled:
             say(run.console, f"interrupted; nothing new to save; resume with: {resume_command(directory)}")
-            return 128 + signalled.number
+            return exit_code([signalled.number], False)
         over = run_loop.is_interrupted(interrupted)
     diverged = not (any(trained.alive) if run.setup.swept else all(trained.alive))
     if not processes.is_first():
-        return 128 + interrupted[0] if over else EXIT_DIVERGED if diverged else 0
+        return exit_code(interrupted, diverged)
     setup, alive = run.setup.first(len(trained.alive)), trained.alive
     summary = _write(run, program, setup, trained)
     if not trained.ended:
@@ -298,7 +242,7 @@ def _train_and_play(
         over, interrupted = True, [signalled.number]
     if over:
         say(run.console, f"interrupted and saved; resume with: {resume_command(directory)}")
-        return 128 + interrupted[0]
+        return exit_code(interrupted, diverged)
     scores = np.where(alive, played["return_per_seed"], np.nan)
     mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
     summary |= {**played, "return_mean": mean, "return_iqm": aggregates.reported_estimate(scores)._asdict()}
@@ -313,13 +257,13 @@ def _train_and_play(
     if trained.buffer is not None:
         with picturing(directory):
             levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
-    return EXIT_DIVERGED if diverged else 0
+    return exit_code([], diverged)
 
 
-def _write(run: Run, program: RunProgram | HostProgram, setup: Setup, trained: Trained) -> dict[str, Any]:
+def _write(run: TrainingRun, program: RunProgram | HostProgram, setup: Setup, trained: Trained) -> dict[str, Any]:
     """Writes the policies, the levels and a summary without an evaluation, which it returns."""
     description, directory, alive = run.description, run.directory, trained.alive
-    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive), "spaces": setup.spaces()})
+    save_policy(directory, trained.policy, {**description.fields, "members": len(alive), "spaces": setup.spaces()})
     if trained.buffer is not None:
         about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
         try:

@@ -16,36 +16,21 @@ from purerl.curricula import Buffer
 from purerl.display import progress
 from purerl.errors import ConfigError, HostError
 from purerl.interrupts import Interrupted
-from purerl.runs.describing import config_file, stop_options
+from purerl.runs.describing import stop_options
 from purerl.runs.describing.run_directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import early_stopping, logs, run_loop
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.run_loop import Chunk, Run
+from purerl.runs.running.run import Progress, Run
+from purerl.runs.running.run_loop import Chunk
 from purerl.runs.running.saved_policies import Best
-from purerl.store import checkpoint, guards, log, metrics
+from purerl.store import guards, log, metrics
 from purerl.store.checkpoint import saver
 from purerl.types import PyTree, TrainState
 
 ENDLESS_SECONDS = 60.0
 """Seconds of a training in which no episode has ended after which this is told; an evaluation may then take as long."""
-
-
-class Progress(NamedTuple):
-    """The state that training resumes from.
-
-    - ``steps``: for each batch of members the checkpoint that it continues from; None: it begins at its start.
-    - ``seconds``: the seconds of training that were spent before.
-    """
-
-    steps: list[checkpoint.CheckpointStep | None]
-    seconds: float = 0.0
-
-    @property
-    def done(self) -> list[int]:
-        """The number of finished iterations of each batch."""
-        return [step.number if step else 0 for step in self.steps]
 
 
 class Trained(NamedTuple):
@@ -125,7 +110,7 @@ class Training:
         self.best = Best(run.directory, run.description, run.setup, run.console) if run.options.keep_best else None
         self.every = math.ceil(run.options.eval_every / self.trainer.env_steps) if plays else 0
         self.policy_of = jax.vmap(self.trainer.learner.policy)
-        self.digest = config_file.digest(run.description._asdict())
+        self.digest = run.description.digest
         self.trained = 0  # frames in this process
         self.ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(run.directory / METRICS))
         self.told_that_none_ended = False
