@@ -5,7 +5,8 @@
 A chain is a run that is interrupted up to five times, each time at a random moment between the command's start and its
 end, and each time goes on; then it is left to finish, and its policies, logs and summary (but for its times) are
 compared with those of the whole run. Checkpoints are written all the time, so that many moments lie within one.
-Interruptions are SIGKILL, SIGINT and SIGTERM; the latter two must end in the exit codes 130 and 143. Prints a line for
+Interruptions are SIGKILL, SIGINT and SIGTERM; the latter two must end in the exit codes 130 and 143. Of a run of
+several processes the signal goes to one, and all must end. Prints a line for
 each run and kind, and exits with 1 if any chain differs.
 """
 
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 
 import scales
+import several_processes
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "32", "--eval-episodes", "4"]
 RUNS = {
@@ -39,19 +41,33 @@ RUNS = {
     ],
     "host": ["train", "ppo", *SMALL, "--env", "gymnasium:CartPole-v1", "--num-steps", "32", "--total-steps", "1e4"],
     "r2d2": ["train", "r2d2", *SMALL, "--total-steps", "2e4", "--capacity", "4096", "--warmup-steps", "512"],
+    "processes": ["train", "a2c", *SMALL, "--num-seeds", "2", "--total-steps", "2e4"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "2e5", "--gamma", "0.9,0.95,0.99,1", "--agents-at-once", "2"],
 }
 FILES = "policy.safetensors", "metrics.jsonl", "quantiles.jsonl", "generations.jsonl"
 TIMES = "wall_seconds", "compile_seconds", "steps_per_second", "seconds"
 NEW_EPISODES = ("host",)
 """Runs whose episodes begin anew where they go on, so that they need only come to their end."""
+PROCESSES = {"processes": 2}
+"""Runs of several processes, of which the signal goes to one."""
+LOST = (5, -6)
+"""How a process of several ends if another one was killed: by a line, or by JAX if that was the first one."""
 PER_CHAIN = 5
 
 
-def start(args: list[str], cache: Path) -> subprocess.Popen:
-    """A command of purerl, which is silent."""
-    command = [sys.executable, "-m", "purerl.cli", *args, "--compilation-cache", str(cache)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def start(args: list[str], cache: Path, count: int = 1) -> list[subprocess.Popen]:
+    """A command of purerl in ``count`` processes, which are silent."""
+    command = [*args, "--compilation-cache", str(cache)]
+    if count > 1:
+        return several_processes.together(command, count, devices=1)
+    whole = [sys.executable, "-m", "purerl.cli", *command]
+    return [subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)]
+
+
+def codes(running: list[subprocess.Popen], seconds: float | None = None) -> list[int]:
+    """The exit codes of processes that end within ``seconds``. Raises `subprocess.TimeoutExpired` otherwise."""
+    until = None if seconds is None else time.monotonic() + seconds
+    return [process.wait(until and max(0.0, until - time.monotonic())) for process in running]
 
 
 def outcome(directory: Path) -> dict:
@@ -76,17 +92,25 @@ def begin(args: list[str], directory: Path) -> list[str]:
     return [*args, "--out", str(directory), "--checkpoint-seconds", "0.02"]
 
 
-def interrupted(args: list[str], directory: Path, number: int, moment: float, cache: Path) -> tuple[str, bool]:
+def interrupted(
+    name: str, directory: Path, number: int, moment: float, cache: Path, rng: random.Random
+) -> tuple[str, bool]:
     """Interrupts a run after ``moment`` seconds: where that was, and whether it ended as it should."""
-    process = start(begin(args, directory), cache)
+    running = start(begin(RUNS[name], directory), cache, PROCESSES.get(name, 1))
+    if len(running) > 1:  # until all are there, each waits for the others
+        next((line for line in running[0].stdout or () if "compiled in" in line), None)
     try:
-        process.wait(moment)
-        return "finished", process.returncode == 0
+        return "finished", not any(codes(running, moment))
     except subprocess.TimeoutExpired:
-        process.send_signal(number)
-    _, output = process.communicate(timeout=120)
+        hit = rng.choice(running)
+        hit.send_signal(number)
+    outputs = ["".join(filter(None, process.communicate(timeout=300))) for process in running]
     expected = {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number]
-    right = process.returncode in (expected, 0) and "Traceback" not in output
+    others = LOST if number == signal.SIGKILL else (expected,)
+    ends = [process.returncode in (0, expected if process is hit else None, *others) for process in running]
+    if not all(ends):
+        print(f"{name} {number}: exit codes {[each.returncode for each in running]}", *outputs, sep="\n")
+    right = all(ends) and not any("Traceback" in each for each in outputs)
     if not (directory / "config.json").exists():
         return "before it began", right
     saving = number == signal.SIGKILL and any((directory / "checkpoints").rglob("*.tmp"))
@@ -95,11 +119,13 @@ def interrupted(args: list[str], directory: Path, number: int, moment: float, ca
 
 def chains(name: str, number: int, count: int, scratch: Path, rng: random.Random) -> dict[str, int]:
     """Interrupts ``count`` times, in chains; counts where, and how many chains ended in the bits of the whole run."""
-    args, cache, whole = RUNS[name], scratch / "cache", scratch / "whole"
+    args, cache, whole, together = RUNS[name], scratch / "cache", scratch / "whole", PROCESSES.get(name, 1)
     if not whole.exists():
         for attempt in (scratch / "first", whole):  # the second finds its programs compiled
             started = time.monotonic()
-            assert start([*args, "--out", str(attempt), "--checkpoint-seconds", "0.02"], cache).wait() == 0
+            assert not any(
+                codes(start([*args, "--out", str(attempt), "--checkpoint-seconds", "0.02"], cache, together))
+            )
         (scratch / "seconds").write_text(str(time.monotonic() - started))
     seconds, expected = float((scratch / "seconds").read_text()), outcome(whole)
     results = {"before it began": 0, "while saving": 0, "else": 0, "wrong exit": 0, "equal": 0, "differ": 0}
@@ -108,14 +134,14 @@ def chains(name: str, number: int, count: int, scratch: Path, rng: random.Random
         directory = scratch / "chain"
         shutil.rmtree(directory, ignore_errors=True)
         for _ in range(min(PER_CHAIN, count - done)):
-            where, right = interrupted(args, directory, number, rng.uniform(0.2, 1.0) * seconds, cache)
+            where, right = interrupted(name, directory, number, rng.uniform(0.2, 1.0) * seconds, cache, rng)
             results["wrong exit"] += not right
             if where == "finished":
                 break
             results[where] += 1
             done += 1
         while not (directory / "summary.json").exists() or _status(directory) == "interrupted":
-            if start(begin(args, directory), cache).wait() != 0:
+            if any(codes(start(begin(args, directory), cache, together))):
                 break
         equal = (directory / "summary.json").exists() and _status(directory) == "completed"
         equal = equal and (name in NEW_EPISODES or outcome(directory) == expected)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from purerl.algos import ALGORITHMS
-from purerl.cli import parsing
+from purerl.cli import parsing, resume
 from purerl.cli.machine import prepared
 from purerl.cli.train import show_plans
 from purerl.errors import ConfigError
@@ -13,12 +13,12 @@ from purerl.names import choose
 def grow(args: list[str]) -> int:
     """Runs ``purerl grow RUN --hidden-sizes ...``, which makes a new run directory, from which `resume` goes on."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import GrowOptions, SweepOptions, TrainOptions
+    from purerl.runs.describing.options import GrowOptions
 
     options = parsing.parse(GrowOptions, "purerl grow", args, positional=True)
     cfg.check(options)
 
-    from purerl.runs.describing import config_file, description
+    from purerl.runs.describing import config_file
     from purerl.runs.running import growing
     from purerl.store import trusted_modules
 
@@ -29,11 +29,10 @@ def grow(args: list[str]) -> int:
             f"{file.path}: is a run of purerl evolve; only a training or a sweep has a network that can grow"
         )
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
-    start = description.start(file)
-    kind = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)
+    start, kind, describe, _ = resume.training(file, algo)
     before = parsing.started(start, kind, algo)
     wider = growing.widened(algo, before.config, options.hidden_sizes)
     with prepared(options):
-        old, new = (description.describe(algo, before.options, config, start) for config in (before.config, wider))
+        old, new = (describe(algo, before.options, config, start) for config in (before.config, wider))
         code = growing.grow(old, new, before.options, file, options)
         return show_plans([new], before.options, {}) if options.dry_run else code

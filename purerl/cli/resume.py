@@ -52,13 +52,12 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """Resumes a sweep of several programs, each of which is a run in a folder of its own."""
     from purerl import processes
     from purerl.algos import ALGORITHMS
-    from purerl.runs.describing import config_file, description
-    from purerl.runs.describing.options import SweepOptions
+    from purerl.runs.describing import config_file
     from purerl.runs.running import resuming
     from purerl.runs.running.sweep_of_programs import begin, resume_programs
 
-    start = description.start(file)
-    before, given = _given(start, parsing.with_learned(SweepOptions, algo), directory, algo, args)
+    start, options, *_ = training(file, algo)
+    before, given = _given(start, options, directory, algo, args)
     changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
     if twice := [line for line in changed if line.partition(":")[0] in start.programs]:
         raise ConfigError("\n".join(f"{line}: is swept and cannot be changed" for line in twice))
@@ -70,8 +69,8 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
             if not (place / config_file.NAME).exists():
                 return begin(descriptions[index], given.options, directory, index)
             of_program = config_file.read(place / config_file.NAME)
-            digest = config_file.digest(descriptions[index]._asdict())
-            if not changed and config_file.digest(of_program.fields) != digest and not given.options.override:
+            same = config_file.digest(of_program.fields) == descriptions[index].digest
+            if not changed and not same and not given.options.override:
                 raise ConfigError(f"{of_program.path}: is not program {index} of {file.path}")
             return _run(place, of_program, algo, args)
 
@@ -88,45 +87,37 @@ def _run(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     from purerl.algos import ALGORITHMS
     from purerl.runs.running.resuming import Resumed, changes
 
-    start, options, describe, kind = (_search if file.command == "evolve" else _training)(file, algo)
+    start, options, describe, kind = (_search if file.command == "evolve" else training)(file, algo)
     before, given = _given(start, options, directory, algo, args)
     changed = changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
     small = file.command == "train" and is_small(given.options, given.config)
     with prepared(given.options, small=small):
         described = describe(algo, given.options, given.config, _moved(start, given.options))
-        run = kind().of(described, given.options, directory)
+        run = kind.of(described, given.options, directory)
         return run.resume(Resumed(directory, file, changed, given.options.strict, given.options.override))
 
 
-def _training(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Callable[[], Any]]:
+def training(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Any]:
     """Returns what a training or a sweep starts from, the class of its options, how it is described, and its `Run`."""
     from purerl.runs.describing.description import describe, start
     from purerl.runs.describing.options import SweepOptions, TrainOptions
-
-    def run() -> Any:
-        from purerl.runs.running.train import TrainingRun
-
-        return TrainingRun
+    from purerl.runs.running.train import TrainingRun
 
     options = SweepOptions if file.command == "sweep" else TrainOptions
-    return start(file), parsing.with_learned(options, algo), describe, run
+    return start(file), parsing.with_learned(options, algo), describe, TrainingRun
 
 
-def _search(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Callable[[], Any]]:
-    """Returns for a search what `_training` returns for a training."""
+def _search(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Any]:
+    """Returns for a search what `training` returns for a training."""
     from purerl.learned import SOCKET_NAMES
     from purerl.meta.description import describe, start
+    from purerl.meta.search import SearchRun
     from purerl.runs.describing.options import EvolveOptions
-
-    def run() -> Any:
-        from purerl.meta.search import SearchRun
-
-        return SearchRun
 
     socket = file.take("socket", str, "")
     if ":" not in socket:
         choose(f"{file.path}: socket", socket, SOCKET_NAMES)
-    return start(file), parsing.with_settings(EvolveOptions, socket), functools.partial(describe, socket), run
+    return start(file), parsing.with_settings(EvolveOptions, socket), functools.partial(describe, socket), SearchRun
 
 
 def _moved(start: Any, options: Any) -> Any:
