@@ -102,3 +102,14 @@ def test_it_cannot_change(warm, tmp_path, capsys):
     (copy / "warm_start/policy.safetensors").write_bytes(b"")
     run("resume", copy, "--total-steps", 512, expect=2)
     assert "warm_start/policy.safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.rest
+def test_agents_that_have_not_started_cannot_grow(source, tmp_path, capsys):
+    """Grown, they would begin with new networks: the second batch of two has no checkpoint."""
+    directory = tmp_path / "run"
+    more = ("--num-seeds", 2, "--agents-at-once", 1, "--warm-start", f"{source}:1", "--out", directory)
+    run(*PPO, *more)
+    shutil.rmtree(directory / "checkpoints" / "1")
+    run("grow", directory, "--hidden-sizes", 16, expect=2)
+    assert "has agents that have not started, and would start without its warm start" in capsys.readouterr().err

@@ -1,14 +1,12 @@
 """Growing: a run with wider layers, in a directory of its own, which continues from a run's newest checkpoints."""
 
 import dataclasses
-import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 
 from purerl import population, trees
 from purerl.display.progress import say
@@ -29,7 +27,7 @@ from purerl.runs.describing.run_directory import (
     hold,
     resume_command,
 )
-from purerl.runs.running import resuming, training
+from purerl.runs.running import training
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.train import FILES, TrainingRun
 from purerl.store import checkpoint, guards, trusted_modules
@@ -95,31 +93,33 @@ def grow(
         raise ConfigError(f"out = {str(target)!r}: must not be inside the run that grows")
     if old.split:
         raise ConfigError(f"{source}: agents with shards cannot grow")
-    console = Console(stderr=True)
     new = dataclasses.replace(new, warm_start={})  # the grown run resumes from checkpoints
-    run = TrainingRun.of(new, options, target)
-    before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
+    grown_from, run = TrainingRun.of(old, options, source), TrainingRun.of(new, options, target)
+    before = jax.eval_shape(grown_from.setup.trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
     if lines := _problems(before, after):
         raise ConfigError("\n".join(f"hidden_sizes = {request.hidden_sizes}: {line}" for line in lines))
-    steps, batch_size = _steps(run, source, file)
-    if old.warm_start and len(steps) * batch_size < run.setup.members.size:
+    batch_size, so_far = grown_from.saved(Resumed(source, file, [], strict=False, override=False))
+    steps = [step for step in so_far.steps if step]
+    if not steps:
+        raise ConfigError(f"{source / CHECKPOINTS}: has no checkpoint")
+    if old.warm_start and len(steps) < len(so_far.steps):
         raise ConfigError(f"{source}: has agents that have not started, and would start without its warm start")
     sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {request.hidden_sizes!r}"
     done = ", ".join(str(step.number) for step in steps)
     if request.dry_run:
-        say(console, f"{target} would have {sizes}, after iteration {done}; nothing was written")
+        say(run.console, f"{target} would have {sizes}, after iteration {done}; nothing was written")
         return 0
     with hold(target, FILES, overwrite=request.overwrite):
         claim(target, FILES)
         try:
-            _write(run, source, steps, batch_size, before)
+            _write(run, source, steps, int(batch_size), before)
         except Exception:
             claim(target, FILES)
             raise
         trusted_modules.remember(target, new.code)
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
-        say(console, f"{target}: {sizes}; resume with: {resume_command(target)}")
+        say(run.console, f"{target}: {sizes}; resume with: {resume_command(target)}")
     return 0
 
 
@@ -128,17 +128,6 @@ def _problems(before: TrainState, after: TrainState) -> list[str]:
     rest = [jax.tree.map(lambda x: (x.shape, x.dtype), state._replace(learner=())) for state in (before, after)]
     problems = widening.problems(before.learner, after.learner)
     return problems if problems or rest[0] == rest[1] else ["more than the learner would have another size"]
-
-
-def _steps(run: TrainingRun, source: Path, file: ConfigFile) -> tuple[list[checkpoint.CheckpointStep], int]:
-    """Returns the newest sound checkpoint of each batch of members that has begun, and the size of a batch."""
-    folder, size = source / CHECKPOINTS, run.setup.members.size
-    about = resuming.checked(Resumed(source, file, [], strict=False, override=False), folder, folder / "0")
-    batch_size = about.get("batch_size")
-    if type(batch_size) is not int or not 0 < batch_size <= size:
-        raise ConfigError(f"{folder}: has no checkpoint")
-    newest = [resuming.newest(folder / str(k), run.console, strict=False) for k in range(math.ceil(size / batch_size))]
-    return [step for step in newest if step], batch_size
 
 
 def _write(

@@ -144,17 +144,14 @@ class Run(abc.ABC):
             ConfigError: There is nothing sound to continue from. Nothing is written.
         """
         with hold(self.directory, self.FILES, resume=True):
-            about = resuming.checked(resumed, self.directory / CHECKPOINTS, self.folder(0))
-            batch_size = self.batch_size(about)
-            folders = [self.folder(k) for k in range(self.batches(int(batch_size)) if about else 0)]
-            so_far = Progress([resuming.newest(each, self.console, strict=resumed.strict) for each in folders])
+            batch_size, so_far = self.saved(resumed)
             self.check_length(max(so_far.done, default=0))
             if resumed.finished:
                 option = self.LENGTH.replace("_", "-")
                 say(self.console, f"{self.directory}: the run is finished; give --{option} to continue it")
                 return 0
             program = self._compiled(batch_size)
-            so_far = so_far if folders else Progress([None] * self.batches(program.batch_size))
+            so_far = so_far if so_far.steps else Progress([None] * self.batches(program.batch_size))
             resuming.agreed([step.path.name if step else None for step in so_far.steps])
             if processes.is_first():
                 self.cut_logs(program.batch_size, so_far.done)
@@ -162,6 +159,17 @@ class Run(abc.ABC):
                 resuming.begin(resumed, self.description, self.options, steps, self.console)
             processes.gathered(None)
             return self.carry_out(program, so_far)
+
+    def saved(self, resumed: Resumed) -> tuple[int | str, Progress]:
+        """Returns the size of a batch, and the newest sound checkpoint of each; no batch if nothing was saved yet.
+
+        Raises:
+            ConfigError: As for `resuming.checked` and `resuming.newest`.
+        """
+        about = resuming.checked(resumed, self.directory / CHECKPOINTS, self.folder(0))
+        batch_size = self.batch_size(about)
+        folders = [self.folder(k) for k in range(self.batches(int(batch_size)) if about else 0)]
+        return batch_size, Progress([resuming.newest(each, self.console, strict=resumed.strict) for each in folders])
 
     def _compiled(self, batch_size: int | str) -> Any:
         """Compiles and returns the program, with lines about it."""
