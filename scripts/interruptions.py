@@ -41,7 +41,7 @@ RUNS = {
     ],
     "host": ["train", "ppo", *SMALL, "--env", "gymnasium:CartPole-v1", "--num-steps", "32", "--total-steps", "1e4"],
     "r2d2": ["train", "r2d2", *SMALL, "--total-steps", "2e4", "--capacity", "4096", "--warmup-steps", "512"],
-    "processes": ["train", "a2c", *SMALL, "--num-seeds", "2", "--total-steps", "2e4"],
+    "processes": ["train", "a2c", *SMALL, "--num-seeds", "2", "--total-steps", "8e3"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "2e5", "--gamma", "0.9,0.95,0.99,1", "--agents-at-once", "2"],
 }
 FILES = "policy.safetensors", "metrics.jsonl", "quantiles.jsonl", "generations.jsonl"
