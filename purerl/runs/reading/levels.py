@@ -23,9 +23,9 @@ from purerl.loops.evaluation import evaluate
 from purerl.names import Trust
 from purerl.population.layouts import place, spread
 from purerl.runs.reading import evaluation
-from purerl.runs.reading.evaluation import EVALUATION_SALT, Run
+from purerl.runs.reading.evaluation import Run
 from purerl.store import card_files
-from purerl.types import Env, Key, PyTree
+from purerl.types import Env, PyTree
 
 FILE, PICTURE = "levels.safetensors", "levels.png"
 """The files of the levels of a run's curriculum, and of a picture of those with the highest scores."""
@@ -67,11 +67,6 @@ def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
 
 def load(path: Path, env: Env, name: str) -> Levels:
     """Reads the levels of all agents from a file, which is untrusted, agent by agent.
-
-    Args:
-        path: The file.
-        env: The environment.
-        name: The name of the environment.
 
     Raises:
         ConfigError: The file holds no levels, or levels of another environment.
@@ -128,12 +123,6 @@ def chosen(text: str, env: Env, name: str) -> Levels:
 def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
     """Draws the levels with the highest scores, as episodes begin in them, and a histogram of all scores.
 
-    Args:
-        levels: The levels.
-        env: The environment.
-        name: The name of the environment.
-        params: The parameters of the environment.
-
     Raises:
         ConfigError: There is no drawing of the environment, or the environment cannot have these levels.
     """
@@ -160,16 +149,7 @@ def _numbers(levels: PyTree, i: int) -> str:
 
 
 def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
-    """Writes the `sheet` of a run's levels into its directory.
-
-    It writes nothing if the run has no levels or there is no drawing of them.
-
-    Args:
-        directory: The run directory.
-        env: The environment.
-        name: The name of the environment.
-        params: The parameters of the environment.
-    """
+    """Writes the `sheet` of a run's levels into its directory; nothing if it has no levels or no drawing of them."""
     with contextlib.suppress(ConfigError):
         plots.save(directory / PICTURE, sheet(load(directory / FILE, env, name), env, name, params))
 
@@ -240,10 +220,7 @@ def evaluate_in_levels(
         results[f"{name}_worst"] = {f"{share:g}": aggregates.worst(scores, share).tolist() for share in SHARES}
         results[f"{name}_per_level"] = scores.tolist()
     return {
-        "run": str(directory),
-        **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
-        "members": run.setup.labels,
-        "episodes": episodes,
+        **run.about(directory, episodes),
         "levels": picked.names,
         "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,
@@ -251,17 +228,11 @@ def evaluate_in_levels(
 
 
 def play_levels(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Plays policies in levels and returns ``return`` and ``finished``, each ``[P, N, episodes]``.
-
-    Args:
-        run: The run, with ``P`` policies.
-        chosen: The ``N`` levels.
-        episodes: The number of episodes of each policy in each level.
-        max_steps: The number of steps after which an episode is cut off.
-        seed: The episodes follow from it and the members' keys.
+    """Plays the ``P`` policies of a run in ``N`` levels, as `evaluate_in_levels` does.
 
     Returns:
-        The returns, of several agents their mean, and whether the episodes ended, of several agents whether all did.
+        ``return``, of several agents their mean, and ``finished``, whether the episodes ended, of several agents
+        whether all did; each ``[P, N, episodes]``.
     """
     setup, number = run.setup, trees.length(chosen.levels)
     at_once = min(number, max(1, ROWS // episodes))
@@ -277,15 +248,11 @@ def play_levels(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: i
 
     program = jax.jit(spread(one, layout), compiler_options=backend.compiler_options())
 
-    def own_key(key: Key, start: int) -> Key:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed), start)
-
-    results = []
+    keys, results = evaluation.keys(setup.members.keys, seed), []
     for start in range(0, number, at_once):
         levels = trees.take(chosen.levels, np.minimum(np.arange(start, start + at_once), number - 1))
         shared = jax.tree.map(lambda x: jnp.broadcast_to(x, (setup.members.size, *x.shape)), levels)
-        keys = jax.vmap(lambda key, start=start: own_key(key, start))(setup.members.keys)
-        everyone = setup.members.given, keys, run.policy, shared
+        everyone = setup.members.given, jax.vmap(jax.random.fold_in, (0, None))(keys, start), run.policy, shared
         results.append(jax.device_get(program(place(everyone, layout), ())[1]))
     size = setup.members.size
     returns, finished = (np.concatenate(x, axis=1)[:size, :number] for x in zip(*results, strict=True))
