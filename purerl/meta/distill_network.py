@@ -14,7 +14,7 @@ import optax
 
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, socket_settings, sockets
-from purerl.meta.distill import card_of
+from purerl.meta.distill import card_of, errors
 from purerl.names import Trust
 from purerl.types import Array, Key, PyTree
 
@@ -25,13 +25,10 @@ BEGINNINGS = 4
 SPREAD = 0.1
 """The standard deviation of the noise on a last layer's initial parameters, since a drift's network has no slope where
 they are 0."""
-REACH = 30.0
-"""The largest error of a value or an action value at which a function is fitted, as in a closed form's fit."""
-_ERRORS = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(REACH))
 POINTS: dict[str, tuple[np.ndarray, ...]] = {
-    "value-loss": (_ERRORS, np.array([-1.0, -0.3, 0.0, 0.3, 1.0])),
+    "value-loss": (errors(401), np.array([-1.0, -0.3, 0.0, 0.3, 1.0])),
     "policy-drift": (np.linspace(-1.0, 1.0, 41), np.linspace(-4.0, 4.0, 41)),
-    "td-loss": (_ERRORS,),
+    "td-loss": (errors(401),),
 }
 """Values of the inputs on which a network is fitted, in all combinations. The inputs of a value loss are the error and
 the distance of the value from the old one, those of a drift are log ratio and advantage, and that of a TD loss is the
@@ -81,9 +78,9 @@ def artefact(
         return jnp.sum(jnp.square(values(student.parts(meta_params, config)) - target)) / total
 
     keys = jax.random.split(jax.random.key(seed), BEGINNINGS)
-    fitted, errors = jax.jit(jax.vmap(lambda key: _fit(student, error, key)))(keys)
-    best = int(jnp.nanargmin(errors)) if np.any(np.isfinite(errors)) else 0
-    meta_params, left = jax.tree.map(lambda x: x[best], fitted), float(errors[best])
+    fitted, misfits = jax.jit(jax.vmap(lambda key: _fit(student, error, key)))(keys)
+    best = int(jnp.nanargmin(misfits)) if np.any(np.isfinite(misfits)) else 0
+    meta_params, left = jax.tree.map(lambda x: x[best], fitted), float(misfits[best])
     if not left < 1.0:  # the fit explains nothing
         meta_params, left = blank, float(error(blank))
     if learned.socket == "policy-drift":

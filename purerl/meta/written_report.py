@@ -33,7 +33,8 @@ def report(name: str, socket: str, algo: str, options: Any, config: Any, env_par
     Raises:
         ConfigError: Something is not valid; the message has all problems at once, before anything is trained.
     """
-    problems, made = cfg.unused([config], _usual(algo, options)), {}
+    usual = ALGORITHMS[algo].preset(options.preset) if options.preset else ALGORITHMS[algo].Config()
+    problems, made = cfg.unused([config], usual), {}
     for env in options.env:
         try:
             made[env] = checked(env, env_params)
@@ -52,8 +53,3 @@ def report(name: str, socket: str, algo: str, options: Any, config: Any, env_par
         pictures.draw(directory / PICTURE, function, config)
         path = directory / REPORT
         return reports.compare(function, algo, config, made, (), path, about, options.seeds, **sizes)
-
-
-def _usual(algo: str, options: Any) -> Any:
-    """Returns the config that the options change."""
-    return ALGORITHMS[algo].preset(options.preset) if options.preset else ALGORITHMS[algo].Config()

@@ -57,9 +57,8 @@ class RunProgram(NamedTuple):
             ConfigError: The checkpoint is of other members.
         """
         layout = self.chunk.layout
-        placed = layouts.place(members, layout)
         if step is None:
-            return self.init(placed)
+            return self.init(layouts.place(members, layout))
         return saved(step, members.size, self.like, layout, self.differs)
 
     def chunks(
@@ -104,17 +103,14 @@ def saved(
         size: The number of members in it.
         like: The shapes of a state, to which it is filled up.
         layout: The layout of the members on the devices.
-        differs: Which leaves of a state differ between the shards of an agent, as in `RunProgram`.
+        differs: As in `RunProgram`.
 
     Raises:
         ConfigError: The checkpoint is of other members.
     """
-    owns = jax.tree.broadcast(differs, like)
-    rows = jax.tree.map(
-        lambda x, place: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype, sharding=place),
-        like,
-        layout.shardings(owns),
-    )
+    shardings = layout.shardings(jax.tree.broadcast(differs, like))
+    of_size = lambda x, place: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype, sharding=place)
+    rows = jax.tree.map(of_size, like, shardings)
     return checkpoint.read(step, rows, lambda array, leaf: layouts.place(array, layout, leaf.sharding))
 
 
@@ -155,28 +151,13 @@ def compile_program(
     options = (backend.compiler_options() or {}) | split.compiler_options(first)
     starts: list[Future[jax.stages.Compiled]] = []
 
-    def chunk_of(given, state, length):
-        return agent.chunk(given, state, length, CAPACITY)
-
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
         layout = population.layout(size, devices, lanes, split.devices)
-        given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
         with own_code(algo):
-            init = jax.jit(init_all(layout)).trace(given)
-            states = jax.tree.map(
-                lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-                init.out_info,
-                layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
-            )
-            chunk = spread(chunk_of, layout, (agent.differs, False))
-            traced = jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
+            init, chunk = _traced(agent, members, layout)
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, options))
-        return traced.lower(), layout
-
-    def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
-        init = spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
-        return lambda members: init(members, ())[1]
+        return chunk.lower(), layout
 
     with ThreadPoolExecutor(1) as beside:
         chunk = planning.compile_to_fit(
@@ -186,6 +167,26 @@ def compile_program(
         init = starts[-1].result()
     sent = splitting.sent(agent.meetings, split)
     return RunProgram(init, init.out_info, chunk, time.perf_counter() - start, agent.differs, sent)
+
+
+def _traced(
+    agent: splitting.Agent, members: population.Members, layout: population.Layout
+) -> tuple[jax.stages.Traced, jax.stages.Traced]:
+    """Traces the program that makes the states of members, and the one that trains them for a chunk."""
+
+    def chunk_of(given, state, length):
+        return agent.chunk(given, state, length, CAPACITY)
+
+    given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
+    begin = spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
+    init = jax.jit(lambda members: begin(members, ())[1]).trace(given)
+    states = jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+        init.out_info,
+        layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
+    )
+    chunk = spread(chunk_of, layout, (agent.differs, False))
+    return init, jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:
