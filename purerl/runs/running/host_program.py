@@ -29,6 +29,15 @@ CLOSE_SECONDS = 1.0
 """Seconds that a rollout which workers step has to end by itself, before they are closed."""
 
 
+class Iterated(NamedTuple):
+    """An iteration: metrics on the device, the seconds of its parts, numbers of the host, what episodes told."""
+
+    metrics: PyTree
+    seconds: dict[str, float]
+    numbers: dict[str, float]
+    told: Told
+
+
 class HostProgram:
     """The training of a batch of members at once, between steps of the host's environments.
 
@@ -180,7 +189,7 @@ class HostProgram:
             if failed:
                 raise failed
 
-    def _iterate(self, state: TrainState, done: int) -> tuple[TrainState, "Iterated"]:
+    def _iterate(self, state: TrainState, done: int) -> tuple[TrainState, Iterated]:
         """Runs one iteration."""
         assert self._collector is not None
         interrupts.renew()
@@ -196,7 +205,7 @@ class HostProgram:
         cut, self._cut = rollout.cut + self._cut, 0
         return state, Iterated(metrics, rollout.seconds, {**numbers, "episodes_cut": cut}, rollout.told)
 
-    def _row(self, made: "Iterated", size: int) -> dict[str, np.ndarray]:
+    def _row(self, made: Iterated, size: int) -> dict[str, np.ndarray]:
         """Joins the metrics ``[members]`` of an iteration, including the share of its time of each part."""
         whole = sum(made.seconds.values())
         shares = {f"share_{name}": value / whole for name, value in made.seconds.items()}
@@ -218,15 +227,6 @@ class HostProgram:
                 counts[places[name], member] += 1
         means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0).astype(np.float32)
         return {f"info/{name}": means[i, :size] for name, i in places.items()}
-
-
-class Iterated(NamedTuple):
-    """An iteration: metrics on the device, the seconds of its parts, numbers of the host, what episodes told."""
-
-    metrics: PyTree
-    seconds: dict[str, float]
-    numbers: dict[str, float]
-    told: Told
 
 
 def _count(ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
