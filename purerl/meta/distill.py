@@ -161,15 +161,9 @@ def fit(
     """Fits a weighted sum of terms to ``target`` by greedy least squares: repeatedly adds the term that helps most.
 
     It stops at ``most_terms`` terms, if the error is negligible (`NEGLIGIBLE`), or if no term helps enough (`GAIN`).
-
-    Args:
-        target: ``[N]``, the data.
-        variables: Values ``[N]`` of the variables of ``inputs``, by name.
-        inputs: Expressions that terms are applied to.
-        terms: The terms to choose from.
-        most_terms: The largest number of terms.
-        above: If given, only data above it is fitted, because the caller clips the form below at this value.
-        weight: ``[N]``, the factor on the errors; default 1.
+    Terms are applied to the expressions ``inputs`` of ``variables``, which have values ``[N]``. ``weight`` ``[N]`` are
+    factors on the errors (None: 1). Only data ``above`` a value is fitted, if it is given, because the caller clips the
+    form below at it.
     """
     data = np.ones(len(target), bool) if above is None else target > above + 1e-5 * np.ptp(target)
     weight = np.ones(len(target)) if weight is None else weight

@@ -122,12 +122,9 @@ so it can use the number that was fastest for small networks."""
 
 
 def placed(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None) -> population.Layout:
-    """Lays out ``size`` trainings of a search on ``devices``.
+    """Lays out ``size`` trainings of a search on ``devices`` (default: all).
 
-    Args:
-        size: The number of trainings.
-        devices: The devices; default: all.
-        lanes: Trainings that a device computes at once; default: `LANES` on CPU, all elsewhere.
+    A device computes ``lanes`` trainings at once (default: `LANES` on CPU, all elsewhere).
     """
     on_cpu = (devices or jax.devices())[0].platform == "cpu"
     return population.layout(size, devices, lanes or (LANES if on_cpu else None))
@@ -144,19 +141,10 @@ def lifetimes(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Callable[[PyTree, Key], Array]:
-    """Returns ``live(candidates [P], keys) -> fitness [P, S]``, which runs whole trainings on all devices.
+    """Returns ``live(candidates [P], keys) -> fitness [P, S]``, which runs whole trainings as `lives` does.
 
     ``keys`` are ``[S]``, with which every candidate trains (common random numbers), or ``[P, S]``.
-
-    Args:
-        make_trainer: ``make_trainer(meta_params=...)`` makes the `Trainer` of a candidate.
-        num_iterations: Iterations of a training.
-        num_candidates: ``P``.
-        num_seeds: ``S``.
-        fitness: As for `lifetime`.
-        trial: As for `lifetime`.
-        devices: As for `placed`.
-        lanes: As for `placed`.
+    ``make_trainer(meta_params=...)`` makes the `Trainer` of a candidate.
     """
     shape = num_candidates, num_seeds
     candidate = np.arange(num_candidates).repeat(num_seeds)
@@ -180,16 +168,8 @@ def lives(
 ) -> Callable[[PyTree, Key], Array]:
     """Returns ``live(given [N], keys [N]) -> fitness [N]``, which runs ``size`` whole trainings on all devices.
 
-    Each training has its own arguments ``given`` and its own key.
-
-    Args:
-        make_trainer: ``make_trainer(**given)`` makes a `Trainer`.
-        num_iterations: Iterations of a training.
-        size: ``N``.
-        fitness: As for `lifetime`.
-        trial: As for `lifetime`.
-        devices: As for `placed`.
-        lanes: As for `placed`.
+    Each training has its own key and its own arguments ``given``, of which ``make_trainer(**given)`` makes its
+    `Trainer`. ``fitness`` and ``trial`` are as for `lifetime`, ``devices`` and ``lanes`` as for `placed`.
     """
     live, layout = lifetime(make_trainer, num_iterations, fitness, trial), placed(size, devices, lanes)
     live_all = spread(lambda member, _: ((), live(member.given, member.keys)), layout)

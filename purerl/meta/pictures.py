@@ -31,12 +31,7 @@ def draw(path: Path, artefact: Function, config: Any) -> None:
 def search(x: Any, lines: Mapping[str, Any], axis: str, artefact: artefacts.Artefact, config: Any) -> Figure:
     """Draws the curves of a search and, below them, the learned function if its socket has a plot; returns the figure.
 
-    Args:
-        x: ``[points]``.
-        lines: ``[1, points]`` by name, over ``x``.
-        axis: The name of the x axis.
-        artefact: The learned function.
-        config: The config of the algorithm.
+    ``lines`` are ``[1, points]`` by name, over ``x`` ``[points]``, whose axis has the name ``axis``.
     """
     drawn = artefact.socket in FIGURES
     figure = Figure(figsize=(9, 8) if drawn else (9, 4), layout="constrained")

@@ -112,20 +112,11 @@ def compare(
     seed: int,
     lanes: int | None,
 ) -> dict[str, Any]:
-    """Compares a function with its baselines and writes the result, as `report` does.
+    """Compares a function with its baselines and writes the result, as `report` does with these numbers.
 
-    Args:
-        artefact: The function.
-        name: The name of the algorithm that is trained with and without the function.
-        config: The config of the algorithm.
-        made: Environments by name.
-        named: The names of those environments that the function was trained in.
-        path: The file of the result, which is written anew after each environment.
-        about: The first entries of the result.
-        seeds: As for `report`.
-        tuning_seeds: As for `report`.
-        seed: As for `report`.
-        lanes: As for `evolution.placed`.
+    The algorithm ``name`` is trained with ``config`` in environments ``made``, by name, of which the function was
+    trained in those ``named``. The result begins with ``about``. ``path`` is its file, which is written anew after each
+    environment.
 
     Raises:
         ConfigError: The algorithm or the function does not fit an environment; before anything is trained.

@@ -20,15 +20,8 @@ REPORT, PICTURE = "report.json", "function.png"
 def report(name: str, socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any]) -> dict[str, Any]:
     """Compares the function that ``MODULE:FUNCTION`` names with the baselines of a socket; see `report.report`.
 
-    It writes the directory of the options.
-
-    Args:
-        name: The function, ``MODULE:FUNCTION``.
-        socket: The socket of the function.
-        algo: The algorithm that is trained.
-        options: A `WrittenOptions`.
-        config: The config of the algorithm.
-        env_params: Keyword arguments of all environments.
+    The algorithm ``algo`` is trained with ``config`` in the environments of ``options`` (a `WrittenOptions`), which all
+    have the keyword arguments ``env_params``. It writes the directory of the options.
 
     Raises:
         ConfigError: Something is not valid; the message has all problems at once, before anything is trained.

@@ -63,9 +63,7 @@ class Cast(NamedTuple):
 def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
     """Records the dataset that ``options`` ask for, writes it, and returns its card.
 
-    Args:
-        options: The options of the command.
-        env_params: The parameters of the environment; of a run, those in place of its own.
+    ``env_params`` are the parameters of the environment; of a run, those in place of its own.
 
     Raises:
         ConfigError: The options are not possible, before anything is played; or the player's actions are not in the
@@ -122,16 +120,12 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
         return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
-    function = imported("policy", options.who)
+    function, field = imported("policy", options.who), f"policy = {options.who!r}"
     if not callable(function):
-        raise ConfigError(
-            f"policy = {options.who!r}: is {type(function).__name__}, must be a function that gives a Player"
-        )
+        raise ConfigError(f"{field}: is {type(function).__name__}, must be a function that gives a Player")
     made = called("policy", options.who, function, env)
     if not isinstance(made, Player):
-        raise ConfigError(
-            f"policy = {options.who!r}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player"
-        )
+        raise ConfigError(f"{field}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player")
     return Cast(options.env, env_params, env, made, {"function": options.who})
 
 
@@ -178,11 +172,7 @@ class Played(NamedTuple):
 
 
 def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, list[float]]:
-    """Writes the film that ``options`` ask for.
-
-    Args:
-        options: The options of the command.
-        env_params: Parameters of the environment in place of those of the run.
+    """Writes the film that ``options`` ask for, with ``env_params`` in place of those of the run.
 
     Returns:
         Its path, the number of its pictures, and the return of each episode, of several agents their mean.

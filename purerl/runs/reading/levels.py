@@ -24,7 +24,7 @@ from purerl.names import Trust
 from purerl.population.layouts import place, spread
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.evaluation import Run
-from purerl.store import card_files
+from purerl.store import card_files, tensors
 from purerl.types import Env, PyTree
 
 FILE, PICTURE = "levels.safetensors", "levels.png"
@@ -50,15 +50,11 @@ class Levels(NamedTuple):
 def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
     """Writes the levels of all agents of a run as numpy arrays.
 
-    A place that holds no level has a score of 0, and lies beyond the ``size`` of its agent.
-
-    Args:
-        directory: The run directory.
-        buffer: The buffers of the curriculum, with a leading axis ``[P]``.
-        about: Further entries of the file's card.
+    ``buffer`` has a leading axis ``[P]``, and ``about`` are further entries of the file's card. A place that holds no
+    level has a score of 0, and lies beyond the ``size`` of its agent.
     """
     taken = np.arange(buffer.score.shape[1])[None] < np.asarray(buffer.size)[:, None]
-    arrays = {LEVEL + name: _plain(leaf) for name, leaf in trees.named_leaves(buffer.levels).items()}
+    arrays = {LEVEL + name: np.asarray(tensors.plain(leaf)) for name, leaf in trees.named_leaves(buffer.levels).items()}
     arrays |= {name: np.where(taken, getattr(buffer, name), 0).astype(dtype) for name, dtype in NUMBERS.items()}
     arrays["size"] = np.asarray(buffer.size)
     agents, capacity = buffer.score.shape
@@ -77,7 +73,8 @@ def load(path: Path, env: Env, name: str) -> Levels:
         if card.get("env") != name:
             raise ConfigError(f"{path}: has levels of {str(card.get('env'))[:80]}, not of {name}")
         lead = card["agents"], card["capacity"]
-        shapes = {LEVEL + each: _plain_shape(leaf, lead) for each, leaf in trees.named_leaves(like).items()}
+        words = trees.named_leaves(jax.eval_shape(lambda: jax.tree.map(tensors.plain, like)))
+        shapes = {LEVEL + each: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype) for each, x in words.items()}
         shapes |= {each: jax.ShapeDtypeStruct(lead, dtype) for each, dtype in NUMBERS.items()}
         return shapes | {"size": jax.ShapeDtypeStruct(lead[:1], np.int32)}
 
@@ -86,7 +83,10 @@ def load(path: Path, env: Env, name: str) -> Levels:
     if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
         raise ConfigError(f"{path}: has no levels, or not as many as its card says")
     agent, place = np.nonzero(np.arange(card["capacity"])[None] < size[:, None])
-    leaves = [_as_level(arrays[LEVEL + each][agent, place], leaf) for each, leaf in trees.named_leaves(like).items()]
+    put = lambda array, leaf: jnp.asarray(array)
+    leaves = [
+        tensors.placed(arrays[LEVEL + each][agent, place], leaf, put) for each, leaf in trees.named_leaves(like).items()
+    ]
     names = [f"agent {a}, level {p}" for a, p in zip(agent, place, strict=True)]
     return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, arrays["score"][agent, place])
 
@@ -154,24 +154,6 @@ def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
         plots.save(directory / PICTURE, sheet(load(directory / FILE, env, name), env, name, params))
 
 
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    """Returns an array as numpy; of keys their words."""
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-
-
-def _plain_shape(leaf: Any, lead: tuple[int, ...]) -> jax.ShapeDtypeStruct:
-    words = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
-    return jax.ShapeDtypeStruct((*lead, *words.shape), words.dtype)
-
-
-def _as_level(array: np.ndarray, leaf: Any) -> Any:
-    return jax.random.wrap_key_data(jnp.asarray(array)) if _is_key(leaf) else jnp.asarray(array)
-
-
 ROWS = 4096
 """The approximate number of episodes of an agent that are played at once."""
 SHARES = (0.01, 0.05, 0.1)
@@ -188,16 +170,9 @@ def evaluate_in_levels(
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Plays the policies of a run, which is only read, in each of some levels.
+    """Plays the policies of a run, which is only read, in each of some ``levels`` (`chosen`).
 
-    Args:
-        directory: The run directory.
-        levels: The levels (`chosen`).
-        episodes: The number of episodes of each policy in each level.
-        max_steps: The number of steps after which an episode is cut off.
-        seed: The episodes follow from it and the members' keys.
-        trust: As for `evaluation.load`.
-        env_params: As for `evaluation.load`.
+    The other arguments are those of `evaluation.evaluate_run`; so many episodes are played in each level.
 
     Returns:
         The results, which can be written as JSON. ``return_per_level`` and, where episodes can be solved,

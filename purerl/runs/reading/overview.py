@@ -257,9 +257,7 @@ NO_CURVES = (*NO_METRICS, "seconds")
 def details(directory: Path, columns: Any) -> dict[str, Any]:
     """Returns the contents of the page of a run, besides those of the list; empty without a readable config file.
 
-    Args:
-        directory: The run directory.
-        columns: ``columns(directory, log)`` returns the columns of a log by name; empty if it cannot be read.
+    ``columns(directory, log)`` returns the columns of a log by name; empty if it cannot be read.
     """
     try:
         file = config_file.read(directory / config_file.NAME)

@@ -49,9 +49,7 @@ class RunProgram(NamedTuple):
     def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Makes the state of a batch of members, on the devices, filled up to the rows of the program.
 
-        Args:
-            members: The members of the batch.
-            step: A checkpoint to continue from; None: the start.
+        It is the one at the start or, if there is a ``step``, that of the checkpoint.
 
         Raises:
             ConfigError: The checkpoint is of other members.

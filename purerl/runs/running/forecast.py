@@ -56,13 +56,9 @@ class Forecast(NamedTuple):
 
 
 def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str) -> Forecast:
-    """Counts the kernels and the traffic of a program and predicts its speed on a GPU.
+    """Counts the kernels and the traffic of a program, compiled for a GPU of `GPUS`, and predicts its speed there.
 
-    Args:
-        setup: The setup of the run.
-        program: Its program, compiled for ``target``.
-        cost: The program's memory and arithmetic.
-        target: The name of the GPU in `GPUS`.
+    ``cost`` is the memory and the arithmetic of the program.
     """
     gpu, census = GPUS[target], counted(setup, program)
     frames = setup.trainer.frames(setup.config.num_iterations) * cost.members
@@ -91,9 +87,7 @@ def counted(setup: Setup, program: RunProgram) -> Census:
 def seconds(census: Census, flops: float) -> float:
     """Estimates the seconds of a program on this machine's devices; 0 if their speed is not known.
 
-    Args:
-        census: The kernels and bytes of the program on each device.
-        flops: The floating-point operations of each device.
+    ``census`` and ``flops``, the floating-point operations, are those of each device.
     """
     kind = jax.devices()[0]
     if kind.platform == "cpu":

@@ -38,11 +38,8 @@ class Written(NamedTuple):
 def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     """Opens the logs of a run to append to them, and closes them at the end of the context.
 
-    Of several processes the first one writes; those of the others do nothing.
-
-    Args:
-        run: The run.
-        known: What the run had saved when this process began.
+    ``known`` is what the run had saved when this process began. Of several processes the first one writes; those of the
+    others do nothing.
     """
     if not processes.is_first():
         yield Written((), lambda *_: None, lambda *_: None)
