@@ -60,15 +60,10 @@ def show(
     positional: bool,
     whole: bool,
 ) -> None:
-    """Prints the help of a command at the width of the terminal.
+    """Prints the help of the command ``prog`` at the width of the terminal: all options, or unless ``whole`` `MOST`.
 
-    Args:
-        parts: Its options. Defaults that are shown are those of ``Part.default``, or else those of the fields.
-        prog: The command.
-        description: What it does.
-        registry: How tyro reads the options.
-        positional: Whether fields without a default are given without a flag.
-        whole: Whether to show all options, instead of at most `MOST`.
+    Defaults that are shown are those of ``Part.default``, or else those of the fields. If the command is
+    ``positional``, fields without a default are given without a flag.
     """
     options = sorted((each for part in parts for each in _options(part)), key=lambda each: each.rank)
     whole = whole or len(options) <= MOST
@@ -107,7 +102,7 @@ def _options(part: Part) -> list[Option]:
     hints, texts, bases = typing.get_type_hints(part.kind, include_extras=True), _texts(part.kind), part.kind.__mro__
     options = []
     for field in dataclasses.fields(part.kind):
-        declared = next(x for x in reversed(bases) if field.name in getattr(x, "__dataclass_fields__", ()))
+        declared = next(x for x in reversed(bases) if field.name in _names_of_fields(x))
         default = default_of(field) if part.default is None else getattr(part.default, field.name)
         is_own = declared.__module__.partition(".")[0] != __name__.partition(".")[0]
         rank = OFTEN.index(field.name) if field.name in OFTEN else len(OFTEN)
@@ -117,6 +112,10 @@ def _options(part: Part) -> list[Option]:
         option = Option(field.name, hints[field.name], texts.get(field.name), default, heading, rank)
         options.append((bases.index(declared), option))
     return [option for _, option in sorted(options, key=lambda each: each[0])]
+
+
+def _names_of_fields(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
 
 
 def default_of(field: dataclasses.Field) -> Any:

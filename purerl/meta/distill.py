@@ -60,12 +60,7 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
     """Fits the closed form of a learned value loss or policy drift.
 
     The card of the result has ``explained`` and ``terms`` (`Form`). A value loss is fitted for values that equal their
-    old values, so that the effect of value clipping is lost.
-
-    Args:
-        learned: The learned function.
-        trust: As for `artefacts.training`.
-        where: As for `artefacts.training`.
+    old values, so that the effect of value clipping is lost. ``trust`` and ``where`` are as for `artefacts.training`.
 
     Raises:
         ConfigError: The function is of another socket or is time-aware, and in the cases of `artefacts.training`.

@@ -38,18 +38,13 @@ error."""
 def artefact(
     learned: artefacts.Artefact, hidden_sizes: tuple[int, ...], seed: int, *, trust: Trust = False, where: Path = Path()
 ) -> artefacts.Artefact:
-    """Fits a network with layers of ``hidden_sizes`` to a learned function of the same socket.
+    """Fits a network with hidden layers of some sizes to a learned function of the same socket.
 
     It is fitted by least squares, up to a constant. Errors of losses are divided by ``1 + x^2``, because losses grow so
     with their error ``x``. The card of the result has two fractions of the sum of squares that the fit explains: of the
     function (``explained``), and of its difference from the algorithm's own (``explained_change``).
 
-    Args:
-        learned: The learned function.
-        hidden_sizes: Widths of the hidden layers.
-        seed: The seed of the initial parameters.
-        trust: As for `artefacts.training`.
-        where: As for `artefacts.training`.
+    The initial parameters follow from ``seed``. ``trust`` and ``where`` are as for `artefacts.training`.
 
     Raises:
         ConfigError: The socket is not among `POINTS`, the function is time-aware, or the sizes are not valid; and in

@@ -32,12 +32,8 @@ from purerl.runs.reading.host_evaluation import Playing
 from purerl.store import card_files, checkpoint, trusted_modules
 from purerl.types import Array, Env, PyTree, Situation
 
-RECORDING_SALT = 2**31 + 2
-"""Folded into the key of a recording's seed.
-
-Its episodes are none that were trained or evaluated on.
-"""
-
+RECORDING_SALT, RENDERING_SALT = 2**31 + 2, 2**31 + 3
+"""Folded into the key of the seed of a recording and of a film, whose episodes none trained in or was evaluated in."""
 COPIES = 8
 """The largest number of copies of a host environment that play for a policy that is not of a run."""
 
@@ -143,11 +139,6 @@ def recorded_in_words(path: str, card: dict[str, Any]) -> str:
     return f"{printable(path)}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"
 
 
-RENDERING_SALT = 2**31 + 3
-"""Folded into the key of a film's seed.
-
-Its episodes are none that were trained or evaluated on.
-"""
 STEPS = 64
 """The number of steps that are played at once."""
 FEW = 4

@@ -244,12 +244,10 @@ class Rivals(NamedTuple):
 
 
 def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
-    """Makes the players of the other agents in an evaluation.
+    """Makes the players of the other agents in an evaluation of ``run``.
 
-    Args:
-        run: The run that is evaluated.
-        against: A run directory, whose agents take turns if they are fewer; or `RANDOM` for random moves.
-        trust: As for `load`.
+    They are those of ``against``, a run directory (`load`), whose agents take turns if they are fewer; or, for
+    `RANDOM`, random moves.
 
     Raises:
         ConfigError: The environment of ``run`` has one agent; or ``against`` cannot be read (`load`); or its agents
@@ -261,10 +259,8 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
     if against == RANDOM:
         return Rivals(lambda env, policy: random_player(env), ())
     other = load(against, trust=trust, playing=True)
-    same = other.saved["env"] == run.saved["env"] and spaces.struct(other.env.observation_space) == spaces.struct(
-        env.observation_space
-    )
-    if not same or other.env.num_agents != env.num_agents:
+    about = lambda run: (run.saved["env"], spaces.struct(run.env.observation_space), run.env.num_agents)
+    if about(other) != about(run):
         raise ConfigError(f"against = {against!r}: must be a run in the same environment, {run.saved['env']}")
     which = np.arange(size) % other.setup.members.size
     return Rivals(lambda env, policy: player(other.learner, policy), trees.take(other.policy, which))
@@ -481,10 +477,6 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
 
 
 def results(episode_return: np.ndarray) -> dict[str, list[float]]:
-    """Computes the fractions of the episodes that were won, drawn and lost: with a return above, at and below 0.
-
-    Args:
-        episode_return: ``[P, E]``.
-    """
+    """Computes the fractions of episodes ``[P, E]`` that were won, drawn and lost: with a return above, at, below 0."""
     outcomes = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
     return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in outcomes.items()}

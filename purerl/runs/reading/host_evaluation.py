@@ -151,8 +151,8 @@ def steps(
 ) -> Iterator[Step]:
     """Plays ``num_episodes`` of each member in ``each`` environments, yielding each step until all have ended.
 
-    Consumes ``keys`` ``[P]``. Episode ``k`` is played in environment ``k % each``, after the others of that environment,
-    and begins from a seed of its own. An environment that has no episode left is not stepped; one that cannot be begun
+    Consumes ``keys`` ``[P]``. Episode ``k`` is played in environment ``k % each``, after the others of that one, and
+    begins from a seed of its own. An environment that has no episode left is not stepped; one that cannot be begun
     without the others waits for those.
     """
     size = len(keys)

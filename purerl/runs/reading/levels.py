@@ -73,7 +73,7 @@ def load(path: Path, env: Env, name: str) -> Levels:
         if card.get("env") != name:
             raise ConfigError(f"{path}: has levels of {str(card.get('env'))[:80]}, not of {name}")
         lead = card["agents"], card["capacity"]
-        words = trees.named_leaves(jax.eval_shape(lambda: jax.tree.map(tensors.plain, like)))
+        words = trees.named_leaves(jax.eval_shape(lambda levels: jax.tree.map(tensors.plain, levels), like))
         shapes = {LEVEL + each: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype) for each, x in words.items()}
         shapes |= {each: jax.ShapeDtypeStruct(lead, dtype) for each, dtype in NUMBERS.items()}
         return shapes | {"size": jax.ShapeDtypeStruct(lead[:1], np.int32)}
@@ -83,22 +83,17 @@ def load(path: Path, env: Env, name: str) -> Levels:
     if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
         raise ConfigError(f"{path}: has no levels, or not as many as its card says")
     agent, place = np.nonzero(np.arange(card["capacity"])[None] < size[:, None])
-    put = lambda array, leaf: jnp.asarray(array)
-    leaves = [
-        tensors.placed(arrays[LEVEL + each][agent, place], leaf, put) for each, leaf in trees.named_leaves(like).items()
-    ]
+    rows, put = lambda name: arrays[name][agent, place], lambda array, leaf: jnp.asarray(array)
+    leaves = [tensors.placed(rows(LEVEL + each), leaf, put) for each, leaf in trees.named_leaves(like).items()]
     names = [f"agent {a}, level {p}" for a, p in zip(agent, place, strict=True)]
-    return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, arrays["score"][agent, place])
+    return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, rows("score"))
 
 
 def chosen(text: str, env: Env, name: str) -> Levels:
-    """Returns the levels that a user asks for.
+    """Returns the levels that a user asks for by a text.
 
-    Args:
-        text: The path of a file of levels; or `HELD_OUT`; or ``random:N:SEED`` for ``N`` random levels, drawn as
-            episodes draw theirs.
-        env: The environment.
-        name: The name of the environment.
+    It is the path of a file of levels; or `HELD_OUT`; or ``random:N:SEED`` for ``N`` random levels, drawn as episodes
+    draw theirs.
 
     Raises:
         ConfigError: ``text`` is something else, or the environment has no levels to choose from.

@@ -48,9 +48,7 @@ def answers(folder: Path) -> Answers:
         return log.Followed(path)
 
     def read(directory: Path, name: str) -> Mapping[str, np.ndarray]:
-        if not guards.is_plain(directory / name):
-            return {}
-        return followed(directory / name).read()
+        return followed(directory / name).read() if guards.is_plain(directory / name) else {}
 
     def columns(directory: Path, name: str) -> Mapping[str, np.ndarray]:
         with contextlib.suppress(ConfigError):
@@ -328,23 +326,23 @@ def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
 
 def _report(directory: Path, name: str) -> list[dict[str, Any]]:
     """Reads a row for each environment and baseline from a report on a search."""
-    rows = []
-    for row in guards.listed(guards.contents(directory, name), "rows")[:MOST_MEMBERS]:
-        if not isinstance(row, dict):
-            continue
-        tuned = _mapping(row.get("tuned"))
-        estimates = {"evolved": "fitness_iqm", "compared": "baseline_iqm", "difference": "iqm_difference"}
-        rows.append(
-            {
-                "env": guards.text(row.get("env")),
-                "held_out": row.get("trained_on") is False,
-                "baseline": guards.text(row.get("baseline")),
-                "tuned": ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items()),
-                "of": name.removesuffix("report.json").rstrip("-") or "learned",
-                **{key: _estimate(row.get(entry)) for key, entry in estimates.items()},
-            }
-        )
-    return rows
+    of = name.removesuffix("report.json").rstrip("-") or "learned"
+    words = lambda tuned: ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items())
+    rows = guards.listed(guards.contents(directory, name), "rows")[:MOST_MEMBERS]
+    return [
+        {
+            "env": guards.text(row.get("env")),
+            "held_out": row.get("trained_on") is False,
+            "baseline": guards.text(row.get("baseline")),
+            "tuned": words(_mapping(row.get("tuned"))),
+            "of": of,
+            "evolved": _estimate(row.get("fitness_iqm")),
+            "compared": _estimate(row.get("baseline_iqm")),
+            "difference": _estimate(row.get("iqm_difference")),
+        }
+        for row in rows
+        if isinstance(row, dict)
+    ]
 
 
 def _estimate(value: Any) -> dict[str, float | None]:

@@ -62,16 +62,11 @@ class RunProgram(NamedTuple):
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
     ) -> Iterator[Chunk]:
-        """Trains a batch of members by `run_loop.advance`, yielding a `Chunk` after each chunk.
+        """Trains a batch of members by `run_loop.advance` until ``num_iterations`` are ``done``, yielding each `Chunk`.
 
-        The metrics of a chunk are ``[iterations, members]``, on the host.
-
-        Args:
-            members: The members of the batch.
-            state: Their state, with at least as many rows as there are members; further rows fill the program up.
-            done: The number of finished iterations.
-            num_iterations: The number of iterations in all.
-            every: If it is not 0, a chunk also ends at each multiple of so many iterations.
+        Their state has at least as many rows as there are members; further rows fill the program up. The metrics of a
+        chunk are ``[iterations, members]``, on the host. If ``every`` is not 0, a chunk also ends at each multiple of
+        so many iterations.
         """
         size, placed = members.size, layouts.place(members, self.chunk.layout)
         advancing = functools.partial(self.chunk.program, placed.given)
@@ -94,14 +89,9 @@ class RunProgram(NamedTuple):
 def saved(
     step: checkpoint.CheckpointStep, size: int, like: TrainState, layout: population.Layout, differs: PyTree = False
 ) -> TrainState:
-    """Reads the state of a batch of members from a checkpoint, onto the devices.
+    """Reads the state of a batch of ``size`` members from a checkpoint, onto the devices of a layout.
 
-    Args:
-        step: The checkpoint.
-        size: The number of members in it.
-        like: The shapes of a state, to which it is filled up.
-        layout: The layout of the members on the devices.
-        differs: As in `RunProgram`.
+    It is filled up to the shapes ``like``; ``differs`` is as in `RunProgram`.
 
     Raises:
         ConfigError: The checkpoint is of other members.
@@ -124,17 +114,10 @@ def compile_program(
 ) -> RunProgram:
     """Compiles the trainings of a population into one program for any number of iterations.
 
-    The program that makes the first state is compiled beside it, in another thread.
-
-    Args:
-        make_trainer: ``make_trainer(**given)`` makes the trainer of a member.
-        members: The members ``[P]``.
-        batch_size: The number of members on the devices at once, as for `population.train_population`.
-        devices: The devices; None: all.
-        lanes: The number of members that a device computes at once, as for `population.train_population`.
-        stage: Called with the name of each stage that begins after tracing.
-        algo: The name of the algorithm, for `errors.own_code`.
-        split: How agents are cut into shards.
+    ``make_trainer(**given)`` makes the trainer of one of the members ``[P]``. The program that makes the first state is
+    compiled beside the other, in another thread. ``stage`` is called with the name of each stage that begins after
+    tracing. ``algo`` is the name of the algorithm, for `errors.own_code`, and ``split`` says how agents are cut into
+    shards. The other arguments are those of `population.train_population`.
 
     Raises:
         ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling.

@@ -74,7 +74,6 @@ class HostProgram:
         self._collector: Collector | None = None
         self._names: dict[str, None] = {}
         self._actor: Actor | None = None
-        self._filled, self._done, self._ended, self._size = 0, 0, 0, 0
 
     def close(self) -> None:
         """Closes the environments."""
@@ -103,8 +102,7 @@ class HostProgram:
         with breakable:
             actor.reset(seeds(filled.keys, num_envs, self.who.groups, done))
         interrupts.renew()
-        self._filled, self._done, self._ended, self._actor = 0, done, 0, actor
-        self._cut = 0
+        self._filled, self._done, self._ended, self._cut, self._actor = 0, done, 0, 0, actor
         if step is None:
             state = self._warmed_up(made.begin(self._given, filled.keys), actor)
         else:

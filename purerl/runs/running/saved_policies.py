@@ -23,11 +23,7 @@ WARM_START = "warm_start"
 
 
 def read_warm_start(description: Description, source: str) -> tuple[Description, PyTree]:
-    """Reads the policies that a run begins with.
-
-    Args:
-        description: The description of the run.
-        source: The run whose policies these are, ``RUN`` or ``RUN:AGENT``; empty: none.
+    """Reads the policies that a run begins with, those of the run ``source``: ``RUN`` or ``RUN:AGENT``; empty: none.
 
     Returns:
         The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
