@@ -5,6 +5,7 @@ baseline. A baseline that is the socket's own function with other meta-parameter
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -133,36 +134,16 @@ def compare(
     for place, env in made.items():
         trainings = Trainings(ALGORITHMS[name], config, env, lanes, jax.random.key(seed), seeds, tuning_seeds)
         with waiting(console, place) as stage:
-
-            def begin(text: str, stage: Callable[[str], None] = stage) -> None:
-                say(console, f"{text} ...")
-                stage(text)  # for as long as it takes
-
+            begin = functools.partial(_begin, console, stage)
             rows += _compared(trainings, artefact, place, place in named, begin)
             writing.write_json(path, result)
     return result
 
 
-def _compared(
-    trainings: "Trainings", artefact: Function, place: str, trained_on: bool, begin: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Makes the rows of a report on the environment ``place``, one for each baseline; calls ``begin`` before each part.
-
-    ``trained_on`` says whether the artefact was trained in it.
-    """
-    rows, seeds = [], trainings.seeds
-    begin(f"{artefact.socket} on {place}: {seeds} trainings")
-    learned = trainings.learned(artefact)
-    for baseline in artefact.made.baselines:
-        if baseline.drawn:
-            begin(f"{baseline.name} on {place}: {seeds} trainings")
-            value, fitness, at_edge = None, trainings.drawn(artefact, baseline.drawn), False
-        else:
-            tuning = f"{len(FACTORS)} values of {baseline.tuned} x {trainings.tuning_seeds} trainings"
-            begin(f"{baseline.name} on {place}: {tuning}, then {seeds} of the best")
-            value, fitness, at_edge = trainings.tuned(baseline)
-        rows.append({**_row(place, trained_on, baseline, value, learned, fitness), "at_edge": at_edge})
-    return rows
+def _begin(console: Console, stage: Callable[[str], None], text: str) -> None:
+    """Writes ``text`` now and, as a stage, for as long as what it names takes."""
+    say(console, f"{text} ...")
+    stage(text)
 
 
 class Trainings(NamedTuple):
@@ -227,8 +208,8 @@ class Trainings(NamedTuple):
     ) -> np.ndarray:
         """Returns the fitness ``[V, seeds]`` of trainings with each of ``V`` values of a field; ``V`` is 1 without one.
 
-        ``parts(config, value)`` returns keyword arguments of ``make_trainer``, to which alone the value of a field goes
-        that the config lacks.
+        ``parts(config, value)`` returns keyword arguments of ``make_trainer``. The value of a field that the config
+        lacks only goes there.
         """
 
         def make_trainer(meta_params: dict[str, Any]) -> Trainer:
@@ -239,6 +220,28 @@ class Trainings(NamedTuple):
         size = len(next(iter(values.values()), [0]))
         live = evolution.lifetimes(make_trainer, self.config.num_iterations, size, seeds, lanes=self.lanes)
         return _run(live, jax.tree.map(jnp.float32, values), self._keys(salt, seeds))
+
+
+def _compared(
+    trainings: Trainings, artefact: Function, place: str, trained_on: bool, begin: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Makes the rows of a report on the environment ``place``, one for each baseline; calls ``begin`` before each part.
+
+    ``trained_on`` says whether the artefact was trained in it.
+    """
+    rows, seeds = [], trainings.seeds
+    begin(f"{artefact.socket} on {place}: {seeds} trainings")
+    learned = trainings.learned(artefact)
+    for baseline in artefact.made.baselines:
+        if baseline.drawn:
+            begin(f"{baseline.name} on {place}: {seeds} trainings")
+            value, fitness, at_edge = None, trainings.drawn(artefact, baseline.drawn), False
+        else:
+            tuning = f"{len(FACTORS)} values of {baseline.tuned} x {trainings.tuning_seeds} trainings"
+            begin(f"{baseline.name} on {place}: {tuning}, then {seeds} of the best")
+            value, fitness, at_edge = trainings.tuned(baseline)
+        rows.append({**_row(place, trained_on, baseline, value, learned, fitness), "at_edge": at_edge})
+    return rows
 
 
 def _run(live: Callable[[PyTree, Key], Any], given: PyTree, keys: Key) -> np.ndarray:

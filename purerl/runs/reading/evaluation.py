@@ -304,10 +304,23 @@ def evaluate_run(
     return {**run.about(directory, episodes), **changed, **played}
 
 
+class Batch(NamedTuple):
+    """Members ``[B]`` that play: their arguments, keys and policies, and the policies of the others (`Rivals`)."""
+
+    given: dict[str, Any]
+    keys: Key
+    policy: PyTree
+    theirs: PyTree
+
+
+Play = Callable[[Batch, float], Evaluation]
+"""Plays the episodes of members ``[B]``, those of the host for some seconds, and returns their results ``[B, E]``."""
+
+
 class Plays:
     """Plays episodes with members' policies, each in its member's own environment, which `prepare` makes ready."""
 
-    def __init__(self, setup: Setup, others: Rivals | None, play: "Play"):
+    def __init__(self, setup: Setup, others: Rivals | None, play: Play):
         self._setup, self._others, self._play = setup, others, play
 
     def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
@@ -365,19 +378,6 @@ def prepare(
     whole = setup.members.size
     layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
     return Plays(setup, others, _on_devices(setup, episodes, max_steps, others, layout))
-
-
-class Batch(NamedTuple):
-    """Members ``[B]`` that play: their arguments, keys and policies, and the policies of the others (`Rivals`)."""
-
-    given: dict[str, Any]
-    keys: Key
-    policy: PyTree
-    theirs: PyTree
-
-
-Play = Callable[[Batch, float], Evaluation]
-"""Plays the episodes of members ``[B]``, those of the host for some seconds, and returns their results ``[B, E]``."""
 
 
 def _on_devices(setup: Setup, episodes: int, max_steps: int, others: Rivals | None, layout: population.Layout) -> Play:
