@@ -58,9 +58,8 @@ def _summary(env: "Env", result: "Examined", options: "CheckOptions") -> list[st
         ("episodes", f"{result.terminated} terminated, {result.truncated} truncated"),
         *(("note", note) for note in result.notes),
     ]
-    return [f"{options.env} passes all checks of its spaces, its types and the values in this play:"] + [
-        f"  {name:<14}{text}" for name, text in rows
-    ]
+    first = f"{options.env} passes all checks of its spaces, its types and the values in this play:"
+    return [first, *(f"  {name:<14}{text}" for name, text in rows)]
 
 
 def _space(space: Any) -> str:
@@ -69,10 +68,7 @@ def _space(space: Any) -> str:
 
     from purerl import spaces
 
-    def words(leaf: Any) -> str:
-        if not isinstance(leaf, spaces.Box):
-            return repr(leaf)
-        return f"Box {jax.numpy.dtype(leaf.dtype)}{list(leaf.shape)}"
-
+    box = lambda leaf: f"Box {jax.numpy.dtype(leaf.dtype)}{list(leaf.shape)}"
+    words = lambda leaf: box(leaf) if isinstance(leaf, spaces.Box) else repr(leaf)
     flat = jax.tree_util.tree_flatten_with_path(space, is_leaf=spaces.is_leaf)[0]
     return ", ".join(f"{jax.tree_util.keystr(path)} {words(leaf)}".strip() for path, leaf in flat)

@@ -167,8 +167,7 @@ def report_written(socket: str, args: list[str]) -> int:
     with prepared(options):
         from purerl.meta import written_report
 
-        params = options.params
-        results = written_report.report(name, socket, algo, options, config, params)
+        results = written_report.report(name, socket, algo, options, config)
     return print_report(results, options.json)
 
 

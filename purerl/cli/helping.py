@@ -60,15 +60,10 @@ def show(
     positional: bool,
     whole: bool,
 ) -> None:
-    """Prints the help of a command at the width of the terminal.
+    """Prints the help of the command ``prog`` at the width of the terminal: all options, or unless ``whole`` `MOST`.
 
-    Args:
-        parts: Its options. Defaults that are shown are those of ``Part.default``, or else those of the fields.
-        prog: The command.
-        description: What it does.
-        registry: How tyro reads the options.
-        positional: Whether fields without a default are given without a flag.
-        whole: Whether to show all options, instead of at most `MOST`.
+    Defaults that are shown are those of ``Part.default``, or else those of the fields. If the command is
+    ``positional``, fields without a default are given without a flag.
     """
     options = sorted((each for part in parts for each in _options(part)), key=lambda each: each.rank)
     whole = whole or len(options) <= MOST

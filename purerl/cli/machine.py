@@ -30,12 +30,7 @@ def is_small(options: "RunOptions", config: Any) -> bool:
 
 
 def ended(words: str, code: int) -> None:
-    """Ends this process because another one has ended.
-
-    Args:
-        words: The text of the error line.
-        code: The exit code.
-    """
+    """Ends this process with an error line and an exit code, because another one has ended."""
     interrupts.leave(code, f"purerl: error: {words}")
 
 
@@ -62,8 +57,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     import jax
 
     from purerl import backend, processes
-    from purerl.hardware.drivers import lacks_gpu
-    from purerl.population.devices import use_cache, use_cpu_cores, use_one_thread
+    from purerl.population.devices import use_cache
 
     together = getattr(options, "processes", "")
     if together:
@@ -71,15 +65,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
         together = "" if jax.distributed.is_initialized() else together  # a sweep of programs prepares each
     elif hasattr(options, "processes") and (words := processes.beside(os.environ)):
         print(f"purerl: {words}", file=sys.stderr)
-    if options.deterministic:
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
-    with contextlib.suppress(RuntimeError):  # JAX has computed already in this process
-        if options.threads == "one" or (options.threads == "auto" and small):
-            use_one_thread()
-        else:
-            use_cpu_cores()
-        if options.device == "cpu" or target or lacks_gpu():
-            jax.config.update("jax_platforms", "cpu")
+    _choose_devices(options, target, small)
     if together:
         print(f"processes {together}: waiting for all of them", file=sys.stderr)
         processes.begin(together, ended)
@@ -90,11 +76,37 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
         jax.config.update("jax_enable_compilation_cache", False)
     elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)
+    with _out_of_memory(platform), backend.precise(options.precision), backend.compiling(options.compile):
+        yield
+        if together:
+            processes.finish()
+
+
+def _choose_devices(options: "MachineOptions", target: str, small: bool) -> None:
+    """Sets flags of XLA, threads of the CPU and the kind of device, before JAX looks for devices."""
+    import jax
+
+    from purerl.hardware.drivers import lacks_gpu
+    from purerl.population.devices import use_cpu_cores, use_one_thread
+
+    if options.deterministic:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
+    with contextlib.suppress(RuntimeError):  # JAX has computed already in this process
+        if options.threads == "one" or (options.threads == "auto" and small):
+            use_one_thread()
+        else:
+            use_cpu_cores()
+        if options.device == "cpu" or target or lacks_gpu():
+            jax.config.update("jax_platforms", "cpu")
+
+
+@contextlib.contextmanager
+def _out_of_memory(platform: str) -> Iterator[None]:
+    """Raises `MemoryError`, with advice, where memory of a device runs out within."""
+    import jax
+
     try:
-        with backend.precise(options.precision), backend.compiling(options.compile):
-            yield
-            if together:
-                processes.finish()
+        yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

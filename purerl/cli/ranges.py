@@ -22,13 +22,8 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
     NAME=RANGE, where it begins with a number. Values of `TEXTS` are no ranges. If a field is given twice the last value
     counts, as it does for any flag.
 
-    Args:
-        args: The arguments.
-        fields: The names of the fields that can have a range.
-        prefix: What is put before the NAME of a NAME=RANGE.
-
     Returns:
-        The other arguments, and the ranges by name.
+        The other arguments, and the ranges by name, with ``prefix`` before the NAME of a NAME=RANGE.
 
     Raises:
         ConfigError: A NAME has two ranges.
@@ -111,12 +106,7 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
     """Lists all configurations that ranges span.
 
     Ranges with a count, and lists, span a grid. Ranges without a count are sampled together ``num_samples`` times,
-    uniformly on their scale, and each sample is combined with every point of the grid.
-
-    Args:
-        ranges: The texts of the ranges by name.
-        num_samples: The number of samples of ranges without a count.
-        seed: The seed of the samples.
+    uniformly on their scale, and each sample is combined with every point of the grid. ``ranges`` are texts by name.
 
     Returns:
         The values ``[configurations]`` of each name.

@@ -24,6 +24,9 @@ GAIN = 0.5
 NEGLIGIBLE = 1e-6
 """The squared error, as a fraction of the sum of squares of the data, below which no further term is added."""
 
+REACH = 30.0
+"""The largest error of a value or an action value at which losses are fitted."""
+
 
 class Term(NamedTuple):
     """A term: ``tree(x, a)`` is its expression in the input ``x``; ``free`` says whether it depends on the scale."""
@@ -57,12 +60,7 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
     """Fits the closed form of a learned value loss or policy drift.
 
     The card of the result has ``explained`` and ``terms`` (`Form`). A value loss is fitted for values that equal their
-    old values, so that the effect of value clipping is lost.
-
-    Args:
-        learned: The learned function.
-        trust: As for `artefacts.training`.
-        where: As for `artefacts.training`.
+    old values, so that the effect of value clipping is lost. ``trust`` and ``where`` are as for `artefacts.training`.
 
     Raises:
         ConfigError: The function is of another socket or is time-aware, and in the cases of `artefacts.training`.
@@ -83,6 +81,11 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
         raise ConfigError(f"socket = {learned.socket!r}: does not take a closed form; value-loss and policy-drift do")
     card = card_of(learned, {"explained": form.explained, "terms": form.terms})
     return artefacts.of_expression(learned.socket, form.tree, card)
+
+
+def errors(count: int) -> np.ndarray:
+    """Returns errors ``[count]`` at which a loss is fitted, in ``[-REACH, REACH]``, spaced evenly in their arcsinh."""
+    return np.sinh(np.linspace(-1.0, 1.0, count) * np.arcsinh(REACH))
 
 
 def card_of(learned: artefacts.Artefact, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,11 +110,11 @@ class Form(NamedTuple):
     terms: list[tuple[str, float, float]]
 
 
-def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray | Array], most_terms: int = 2) -> Form:
+def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray | Array]) -> Form:
     """Fits the closed form of a drift ``learned(log_ratio, advantage) -> drift``, all ``[N]``.
 
     There is one piece for each sign of the advantage ``A``, clipped below at 0 because a drift is non-negative. The
-    inputs of terms are ``(ratio - 1) * A`` and ``log_ratio * A``; a piece has at most ``most_terms`` terms.
+    inputs of terms are ``(ratio - 1) * A`` and ``log_ratio * A``; a piece has at most two terms.
     """
     log_ratio, advantage = (x.reshape(-1) for x in np.meshgrid(np.linspace(-1.0, 1.0, 81), np.linspace(-4, 4, 80)))
     target = np.asarray(learned(log_ratio, advantage), np.float64)
@@ -120,23 +123,25 @@ def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray | Array], most_
     for sign in (1, -1):
         side = sign * advantage > 0
         variables = {"log_ratio": log_ratio[side], "advantage": advantage[side]}
-        form = fit(target[side], variables, inputs, DRIFT_TERMS, most_terms, above=0.0)
+        form = fit(target[side], variables, inputs, DRIFT_TERMS, most_terms=2, above=0.0)
         pieces.append(["relu", form.tree])
         names += form.terms
     tree = ["if_positive", "advantage", *pieces]
-    return Form(tree, _explained(target, _value(tree, {"log_ratio": log_ratio, "advantage": advantage})), names)
+    left = np.sum(np.square(target - _value(tree, {"log_ratio": log_ratio, "advantage": advantage})))
+    return Form(tree, 1 - float(left / (np.sum(np.square(target)) + 1e-30)), names)
 
 
-def distance(learned: Callable[[np.ndarray], np.ndarray], reach: float = 30.0, most_terms: int = 4) -> Form:
+def distance(learned: Callable[[np.ndarray], np.ndarray]) -> Form:
     """Fits the closed form of a value loss ``learned(error) -> loss``, both ``[N]``, up to an additive constant.
 
-    It is fitted to errors in ``[-reach, reach]``, which are spaced evenly in their arcsinh and weighted by the inverse
-    of their magnitude, so that the loss near 0 matters most. It has at most ``most_terms`` terms.
+    It is fitted to `errors`, which are weighted by the inverse of their magnitude, so that the loss near 0 matters
+    most. It has at most four terms.
     """
-    error = np.sinh(np.linspace(-1.0, 1.0, 1201) * np.arcsinh(reach))
+    error = errors(1201)
     target = np.asarray(learned(error), np.float64)
-    target = target - target[600]
-    return fit(target, {"error": error}, ["error"], LOSS_TERMS, most_terms, weight=1 / np.sqrt(1 + np.square(error)))
+    target = target - target[600]  # at error 0
+    weight = 1 / np.sqrt(1 + np.square(error))
+    return fit(target, {"error": error}, ["error"], LOSS_TERMS, most_terms=4, weight=weight)
 
 
 def fit(
@@ -151,15 +156,9 @@ def fit(
     """Fits a weighted sum of terms to ``target`` by greedy least squares: repeatedly adds the term that helps most.
 
     It stops at ``most_terms`` terms, if the error is negligible (`NEGLIGIBLE`), or if no term helps enough (`GAIN`).
-
-    Args:
-        target: ``[N]``, the data.
-        variables: Values ``[N]`` of the variables of ``inputs``, by name.
-        inputs: Expressions that terms are applied to.
-        terms: The terms to choose from.
-        most_terms: The largest number of terms.
-        above: If given, only data above it is fitted, because the caller clips the form below at this value.
-        weight: ``[N]``, the factor on the errors; default 1.
+    Terms are applied to the expressions ``inputs`` of ``variables``, which have values ``[N]``. ``weight`` ``[N]`` are
+    factors on the errors (None: 1). Only data ``above`` a value is fitted, if it is given, because the caller clips the
+    form below at it.
     """
     data = np.ones(len(target), bool) if above is None else target > above + 1e-5 * np.ptp(target)
     weight = np.ones(len(target)) if weight is None else weight
@@ -194,14 +193,8 @@ def _best_scale(
 ):
     """Returns ``(error, weights, (term, x, a))`` for the best scale ``a`` of a term that is added to ``columns``.
 
-    The scale is searched on a coarse grid, then on successively finer grids around the best.
-
-    Args:
-        goal: ``[N]``, the weighted data.
-        columns: Weighted values ``[N]`` of the terms chosen so far.
-        term: The term to add.
-        x: The expression of its input.
-        column: ``column(term, x, a)`` returns the weighted values ``[N]`` of a term.
+    ``column(term, x, a)`` returns the weighted values ``[N]`` of a term in the expression ``x``; ``goal`` is the
+    weighted data ``[N]``. The scale is searched on a coarse grid, then on successively finer grids around the best.
     """
 
     def error(a: float) -> tuple[float, np.ndarray]:
@@ -220,11 +213,5 @@ def _best_scale(
 
 def _value(tree: Any, variables: Mapping[str, np.ndarray]) -> np.ndarray:
     """Evaluates an expression in float64, ``[N]``."""
-    return np.broadcast_to(
-        np.asarray(expressions.evaluate(tree, variables), np.float64), next(iter(variables.values())).shape
-    )
-
-
-def _explained(target: np.ndarray, prediction: np.ndarray) -> float:
-    """Returns the fraction of the sum of squares of ``target`` that ``prediction`` explains, both ``[N]``."""
-    return 1 - float(np.sum(np.square(target - prediction)) / (np.sum(np.square(target)) + 1e-30))
+    value = np.asarray(expressions.evaluate(tree, variables), np.float64)
+    return np.broadcast_to(value, next(iter(variables.values())).shape)

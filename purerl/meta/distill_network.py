@@ -14,7 +14,7 @@ import optax
 
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, socket_settings, sockets
-from purerl.meta.distill import card_of
+from purerl.meta.distill import card_of, errors
 from purerl.names import Trust
 from purerl.types import Array, Key, PyTree
 
@@ -25,13 +25,10 @@ BEGINNINGS = 4
 SPREAD = 0.1
 """The standard deviation of the noise on a last layer's initial parameters, since a drift's network has no slope where
 they are 0."""
-REACH = 30.0
-"""The largest error of a value or an action value at which a function is fitted, as in a closed form's fit."""
-_ERRORS = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(REACH))
 POINTS: dict[str, tuple[np.ndarray, ...]] = {
-    "value-loss": (_ERRORS, np.array([-1.0, -0.3, 0.0, 0.3, 1.0])),
+    "value-loss": (errors(401), np.array([-1.0, -0.3, 0.0, 0.3, 1.0])),
     "policy-drift": (np.linspace(-1.0, 1.0, 41), np.linspace(-4.0, 4.0, 41)),
-    "td-loss": (_ERRORS,),
+    "td-loss": (errors(401),),
 }
 """Values of the inputs on which a network is fitted, in all combinations. The inputs of a value loss are the error and
 the distance of the value from the old one, those of a drift are log ratio and advantage, and that of a TD loss is the
@@ -41,18 +38,13 @@ error."""
 def artefact(
     learned: artefacts.Artefact, hidden_sizes: tuple[int, ...], seed: int, *, trust: Trust = False, where: Path = Path()
 ) -> artefacts.Artefact:
-    """Fits a network with layers of ``hidden_sizes`` to a learned function of the same socket.
+    """Fits a network with hidden layers of some sizes to a learned function of the same socket.
 
     It is fitted by least squares, up to a constant. Errors of losses are divided by ``1 + x^2``, because losses grow so
     with their error ``x``. The card of the result has two fractions of the sum of squares that the fit explains: of the
     function (``explained``), and of its difference from the algorithm's own (``explained_change``).
 
-    Args:
-        learned: The learned function.
-        hidden_sizes: Widths of the hidden layers.
-        seed: The seed of the initial parameters.
-        trust: As for `artefacts.training`.
-        where: As for `artefacts.training`.
+    The initial parameters follow from ``seed``. ``trust`` and ``where`` are as for `artefacts.training`.
 
     Raises:
         ConfigError: The socket is not among `POINTS`, the function is time-aware, or the sizes are not valid; and in
@@ -81,9 +73,9 @@ def artefact(
         return jnp.sum(jnp.square(values(student.parts(meta_params, config)) - target)) / total
 
     keys = jax.random.split(jax.random.key(seed), BEGINNINGS)
-    fitted, errors = jax.jit(jax.vmap(lambda key: _fit(student, error, key)))(keys)
-    best = int(jnp.nanargmin(errors)) if np.any(np.isfinite(errors)) else 0
-    meta_params, left = jax.tree.map(lambda x: x[best], fitted), float(errors[best])
+    fitted, misfits = jax.jit(jax.vmap(lambda key: _fit(student, error, key)))(keys)
+    best = int(jnp.nanargmin(misfits)) if np.any(np.isfinite(misfits)) else 0
+    meta_params, left = jax.tree.map(lambda x: x[best], fitted), float(misfits[best])
     if not left < 1.0:  # the fit explains nothing
         meta_params, left = blank, float(error(blank))
     if learned.socket == "policy-drift":

@@ -19,7 +19,6 @@ from purerl.loops.evaluation import evaluate
 from purerl.meta.strategies import Strategy, ranks
 from purerl.meta.strategies import make as make_strategy
 from purerl.population.layouts import spread
-from purerl.trees import zeros
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
 
 Fitness = Callable[[Metrics], Array]
@@ -123,12 +122,9 @@ so it can use the number that was fastest for small networks."""
 
 
 def placed(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None) -> population.Layout:
-    """Lays out ``size`` trainings of a search on ``devices``.
+    """Lays out ``size`` trainings of a search on ``devices`` (default: all).
 
-    Args:
-        size: The number of trainings.
-        devices: The devices; default: all.
-        lanes: Trainings that a device computes at once; default: `LANES` on CPU, all elsewhere.
+    A device computes ``lanes`` trainings at once (default: `LANES` on CPU, all elsewhere).
     """
     on_cpu = (devices or jax.devices())[0].platform == "cpu"
     return population.layout(size, devices, lanes or (LANES if on_cpu else None))
@@ -145,19 +141,10 @@ def lifetimes(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Callable[[PyTree, Key], Array]:
-    """Returns ``live(candidates [P], keys) -> fitness [P, S]``, which runs whole trainings on all devices.
+    """Returns ``live(candidates [P], keys) -> fitness [P, S]``, which runs whole trainings as `lives` does.
 
     ``keys`` are ``[S]``, with which every candidate trains (common random numbers), or ``[P, S]``.
-
-    Args:
-        make_trainer: ``make_trainer(meta_params=...)`` makes the `Trainer` of a candidate.
-        num_iterations: Iterations of a training.
-        num_candidates: ``P``.
-        num_seeds: ``S``.
-        fitness: As for `lifetime`.
-        trial: As for `lifetime`.
-        devices: As for `placed`.
-        lanes: As for `placed`.
+    ``make_trainer(meta_params=...)`` makes the `Trainer` of a candidate.
     """
     shape = num_candidates, num_seeds
     candidate = np.arange(num_candidates).repeat(num_seeds)
@@ -181,16 +168,8 @@ def lives(
 ) -> Callable[[PyTree, Key], Array]:
     """Returns ``live(given [N], keys [N]) -> fitness [N]``, which runs ``size`` whole trainings on all devices.
 
-    Each training has its own arguments ``given`` and its own key.
-
-    Args:
-        make_trainer: ``make_trainer(**given)`` makes a `Trainer`.
-        num_iterations: Iterations of a training.
-        size: ``N``.
-        fitness: As for `lifetime`.
-        trial: As for `lifetime`.
-        devices: As for `placed`.
-        lanes: As for `placed`.
+    Each training has its own key and its own arguments ``given``, of which ``make_trainer(**given)`` makes its
+    `Trainer`. ``fitness`` and ``trial`` are as for `lifetime`, ``devices`` and ``lanes`` as for `placed`.
     """
     live, layout = lifetime(make_trainer, num_iterations, fitness, trial), placed(size, devices, lanes)
     live_all = spread(lambda member, _: ((), live(member.given, member.keys)), layout)
@@ -296,15 +275,10 @@ def make_search(
         devices: As for `placed`.
         lanes: As for `placed`.
     """
-    size, half = strategy.size, strategy.size // 2
     if len(tasks) > 1 and socket.env is not same_env:
         together = union([task.env for task in tasks])
         tasks = [task._replace(env=together(i)) for i, task in enumerate(tasks)]
-    everyone, pairs = np.arange(size), np.arange(half)
-    tried = [
-        np.concatenate([one, half + one]) if paired else everyone
-        for one in (pairs[i :: len(tasks)] for i in range(len(tasks)))
-    ]
+    tried = _in_pairs(strategy.size, len(tasks)) if paired else [np.arange(strategy.size) for _ in tasks]
 
     def lives_in(task: Task, num_candidates: int) -> Callable[[PyTree, Key], Array]:
         def make_trainer(meta_params: PyTree) -> Trainer:
@@ -316,16 +290,6 @@ def make_search(
 
     lives_of_tasks = [lives_in(task, len(rows)) for task, rows in zip(tasks, tried, strict=True)]
 
-    def live(candidates: PyTree, key: Key) -> Array:
-        if not paired:
-            keys = jax.random.split(key, num_seeds)
-            return jnp.stack([lives(candidates, keys) for lives in lives_of_tasks], axis=1)
-        keys = jnp.tile(jax.random.split(key, (half, num_seeds)), (2, 1))
-        results = [
-            lives(trees.take(candidates, rows), keys[rows]) for lives, rows in zip(lives_of_tasks, tried, strict=True)
-        ]
-        return jnp.concatenate(results)[np.argsort(np.concatenate(tried))][:, None]
-
     def each(fitness: Array) -> Metrics:
         of_task = [fitness[rows, 0 if paired else i] for i, rows in enumerate(tried)]
         return {f"{OF_TASK}{task.name}": _summary(x)["fitness"] for task, x in zip(tasks, of_task, strict=True)}
@@ -333,9 +297,42 @@ def make_search(
     one = [algo.make_trainer(task.config, task.env).frames(task.config.num_iterations) for task in tasks]
     frames = num_seeds * sum(len(rows) * each for rows, each in zip(tried, one, strict=True))
     used = placed(num_seeds * min(len(rows) for rows in tried), devices, lanes).devices
+    live = _paired(lives_of_tasks, tried, num_seeds) if paired else _shared(lives_of_tasks, num_seeds)
     score, named = pair_scores if paired else scores, {"each": each} if len(tasks) > 1 else {}
     result = evolution(strategy, socket.init, Tasks(live, score, **named))
     return result._replace(frames=frames, devices=used)
+
+
+def _in_pairs(size: int, num_tasks: int) -> list[np.ndarray]:
+    """Deals antithetic pairs of ``size`` candidates to tasks in turn, and returns the candidates of each task."""
+    half = size // 2
+    firsts = [np.arange(half)[i::num_tasks] for i in range(num_tasks)]
+    return [np.concatenate([first, half + first]) for first in firsts]
+
+
+def _shared(lives_of_tasks: Sequence[Callable[[PyTree, Key], Array]], num_seeds: int) -> Callable[[PyTree, Key], Array]:
+    """Returns a `Tasks.live` that tries every candidate in every task, on the same keys."""
+
+    def live(candidates: PyTree, key: Key) -> Array:
+        keys = jax.random.split(key, num_seeds)
+        return jnp.stack([lives(candidates, keys) for lives in lives_of_tasks], axis=1)
+
+    return live
+
+
+def _paired(
+    lives_of_tasks: Sequence[Callable[[PyTree, Key], Array]], tried: Sequence[np.ndarray], num_seeds: int
+) -> Callable[[PyTree, Key], Array]:
+    """Returns a `Tasks.live` that tries each antithetic pair in one task, on keys of its own (`_in_pairs`)."""
+    order = np.concatenate(tried)
+
+    def live(candidates: PyTree, key: Key) -> Array:
+        keys = jnp.tile(jax.random.split(key, (len(order) // 2, num_seeds)), (2, 1))
+        pairs = zip(lives_of_tasks, tried, strict=True)
+        results = [lives(trees.take(candidates, rows), keys[rows]) for lives, rows in pairs]
+        return jnp.concatenate(results)[np.argsort(order)][:, None]
+
+    return live
 
 
 def judge(socket: Socket, env: Env, fitness: Fitness = lifetime_return) -> dict[str, Any]:
@@ -378,11 +375,11 @@ def evolve(
         population: The number of candidates of a strategy that is given by name.
         generations: The number of generations.
         strategy_options: Further arguments of `strategies.make`.
-        options: Further arguments of `of`.
+        options: Further arguments of `make_search`.
     """
     if isinstance(strategy, str):
         like = jax.eval_shape(socket.init, jax.random.key(0))
-        strategy = make_strategy(strategy, population, zeros(like), **(strategy_options or {}))
+        strategy = make_strategy(strategy, population, trees.zeros(like), **(strategy_options or {}))
     tasks = [Task(env, config, f"{i}") for i, env in enumerate(envs)]
     bundle = make_search(socket, algo, tasks, strategy, **options)
 

@@ -23,6 +23,8 @@ from purerl.loops.rollout import rollout
 from purerl.networks.all_actions import AllActions
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
 
+GAE_LAMBDA = 0.95
+"""The trace parameter of the advantages by which an agent's own critic judges it."""
 EPSILON_ROOT = 1e-10
 """Added under Adam's square root, whose infinite slope at 0 would make the gradient through it nan."""
 
@@ -45,7 +47,7 @@ class Judge(NamedTuple):
     num_steps: int
 
 
-def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
+def by_own_critic(config: Any, env: Env) -> Judge:
     """Makes a judge of policy gradients: ``-mean(advantage * log pi)``, with advantages of the agent's own critic.
 
     Source: Xu et al. 2018, arXiv 1805.09801.
@@ -62,7 +64,7 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
         steps = judged.prepare(learned, trajectory)
         policy, value, next_value = judged.evaluate(learned.params, steps)
         log_prob = judged.distribution.log_prob(policy, steps.action)
-        advantage, _ = judged.advantages_and_targets(returns.by_gae(gae_lambda), steps, log_prob, value, next_value)
+        advantage, _ = judged.advantages_and_targets(returns.by_gae(GAE_LAMBDA), steps, log_prob, value, next_value)
         return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob), judging
 
     return Judge(optimiser, lambda key, obs: (), loss, config.num_steps)
@@ -83,6 +85,43 @@ class Judging(NamedTuple):
     advantages: Moments
 
 
+class ValueNetwork:
+    """The value network by which a judge estimates advantages, and which learns from the rollouts of agents."""
+
+    def __init__(self, config: Any, env: Env):
+        self._network = networks.Head(settings.make_torso(config, env, VALUE_SIZES), 1, scale=0.01)
+        self._optimiser = gradients.chain(optax.scale_by_adam(), optax.clip(1.0), optax.scale(-VALUE_RATE))
+
+    def init(self, key: Key, obs: PyTree) -> Judging:
+        """Makes the state of a judge for an agent with observations ``[B, ...]``. Consumes ``key``."""
+        params = self._network.init(key, obs)
+        return Judging(params, gradients.init_optimiser(self._optimiser, params), all_action_rules.no_moments())
+
+    def value(self, params: PyTree, obs: PyTree) -> Array:
+        """Returns the values of observations ``[..., obs]``, ``[...]``."""
+        made: Any = self._network.apply(params, obs)
+        return made[..., 0]
+
+    def advantages(self, params: PyTree, trajectory: Transition) -> tuple[Array, Array]:
+        """Returns the advantages of the steps, and targets of their values, both ``[T, B]``."""
+        before, after = self.value(params, trajectory.obs), self.value(params, trajectory.next_obs)
+        discount = VALUE_GAMMA * (1 - trajectory.terminated)
+        gae = jax.vmap(returns.gae, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)
+        advantage = gae(trajectory.reward, before, after, discount, trajectory.last, VALUE_LAMBDA)
+        return advantage, advantage + before
+
+    def learn(self, judging: Judging, obs: PyTree, target: Array) -> Judging:
+        """Takes one step towards the targets ``[T, B]`` of values of observations ``[T, B, ...]``."""
+
+        def loss(params: PyTree, batch: tuple[PyTree, Array]) -> tuple[Array, tuple[()]]:
+            obs, target = batch
+            return 0.5 * jnp.mean(jnp.square(self.value(params, obs) - target)), ()
+
+        step = gradients.gradient_step(loss, self._optimiser, judging.params, judging.opt_state, (obs, target))
+        params, opt_state, *_ = step
+        return judging._replace(params=params, opt_state=opt_state)
+
+
 def by_value_network(config: Any, env: Env) -> Judge:
     """Makes a judge of agents of DiscoRL, as its authors judged them.
 
@@ -94,44 +133,17 @@ def by_value_network(config: Any, env: Env) -> Judge:
     step for each iteration.
     """
     adam = optax.scale_by_adam(eps=config.adam_epsilon, eps_root=EPSILON_ROOT)
-    optimiser = disco.make_optimiser(config, adam)
-    critic = networks.Head(settings.make_torso(config, env, VALUE_SIZES), 1, scale=0.01)
-    of_critic = gradients.chain(optax.scale_by_adam(), optax.clip(1.0), optax.scale(-VALUE_RATE))
+    critic = ValueNetwork(config, env)
     network = disco.make_network(config, env, disco_rules.PREDICTIONS)
     actions = joint_actions.joint_actions(env)
     distribution, num_steps = distributions.categorical(actions.num), 2 * config.num_steps
-
-    def init(key: Key, obs: PyTree) -> Judging:
-        params = critic.init(key, obs)
-        return Judging(params, gradients.init_optimiser(of_critic, params), all_action_rules.no_moments())
-
-    def value(params: PyTree, obs: PyTree) -> Array:
-        made: Any = critic.apply(params, obs)
-        return made[..., 0]
-
-    def advantages(params: PyTree, trajectory: Transition) -> tuple[Array, Array]:
-        """Returns the advantages of the steps, and targets of their values, both ``[T, B]``."""
-        before, after = value(params, trajectory.obs), value(params, trajectory.next_obs)
-        discount = VALUE_GAMMA * (1 - trajectory.terminated)
-        gae = jax.vmap(returns.gae, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)
-        advantage = gae(trajectory.reward, before, after, discount, trajectory.last, VALUE_LAMBDA)
-        return advantage, advantage + before
-
-    def learn(judging: Judging, trajectory: Transition, target: Array) -> Judging:
-        def loss(params: PyTree, batch: tuple[PyTree, Array]) -> tuple[Array, tuple[()]]:
-            obs, target = batch
-            return 0.5 * jnp.mean(jnp.square(value(params, obs) - target)), ()
-
-        batch = trajectory.obs, target
-        params, opt_state, *_ = gradients.gradient_step(loss, of_critic, judging.params, judging.opt_state, batch)
-        return judging._replace(params=params, opt_state=opt_state)
 
     def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
         behaviour, rows = trainer.learner.behaviour(agent.learner), fleet(env, config.num_envs)
         _, trajectory, _ = rollout(key, rows, trainer.learner, behaviour, agent.actors, num_steps)
         numbers = actions.number(trajectory.action)
         out: Any = network.apply(agent.learner.params, trajectory.obs, numbers, method=AllActions.of_action)
-        advantage, target = advantages(judging.params, trajectory)
+        advantage, target = critic.advantages(judging.params, trajectory)
         moments = all_action_rules.follow(judging.advantages, advantage, jnp.ones(advantage.shape, bool))
         middle, deviation = all_action_rules.scale(moments)
         scaled = jax.lax.stop_gradient((advantage - middle) / deviation)
@@ -143,7 +155,7 @@ def by_value_network(config: Any, env: Env) -> Judge:
         total += CENTRE * sum(centres) + NEARNESS * jnp.mean(metrics["target_divergence"])
         judging = judging._replace(advantages=moments)
         for _ in range(len(metrics["loss"])):
-            judging = learn(judging, trajectory, jax.lax.stop_gradient(target))
+            judging = critic.learn(judging, trajectory.obs, jax.lax.stop_gradient(target))
         return total, judging
 
-    return Judge(optimiser, init, loss, num_steps)
+    return Judge(disco.make_optimiser(config, adam), critic.init, loss, num_steps)

@@ -22,7 +22,7 @@ from purerl.learned import ENV_SOCKET_NAMES
 from purerl.learned.sockets import Socket
 from purerl.learners.families import actor_critic
 from purerl.meta import judges
-from purerl.meta.evolution import Evolution, Fitness, lifetime_return
+from purerl.meta.evolution import Evolution, lifetime_return
 from purerl.meta.judges import Judge
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 
@@ -32,6 +32,8 @@ UNFIT = "optimiser", "lpg", *ENV_SOCKET_NAMES
 """Sockets whose function this search cannot learn."""
 JUDGING = 2**31 + 5
 """The number that is folded into the key of new agents for the states that the judge keeps of them."""
+MAX_NORM = 1.0
+"""The global norm that the meta-gradient is clipped to."""
 INITIAL_NOISE = 0.01
 """The standard deviation of the noise that is added to the initial meta-parameters."""
 
@@ -60,15 +62,12 @@ def make_search(
     num_agents: int,
     num_iterations: int = 4,
     learning_rate: float = 1e-3,
-    gae_lambda: float = 0.95,
-    max_norm: float = 1.0,
-    fitness: Fitness = lifetime_return,
 ) -> Evolution:
     """Makes the search by meta-gradients as an `Evolution`: a generation is one Adam step on the meta-parameters.
 
     In a generation each agent trains for ``num_iterations`` iterations and then acts for one more rollout. The step
     descends the mean over agents of a `Judge`'s loss on that rollout; agents whose gradient is not finite are left out.
-    Metrics are those of `evolution.evolution`, with the fitness of the iterations of this generation.
+    Metrics are those of `evolution.evolution`, with the `lifetime_return` of the iterations of this generation.
 
     Args:
         socket: The socket. "optimiser" and "lpg", and the sockets on the environment's side, are refused. (A2C stops
@@ -80,10 +79,6 @@ def make_search(
         num_iterations: Iterations to differentiate through. A value loss needs at least 2, because it affects the
             policy only through the advantages of later iterations.
         learning_rate: Adam's step size on the meta-parameters.
-        gae_lambda: The trace parameter of the advantages on the last rollout of a policy gradient, by the agent's own
-            critic.
-        max_norm: The global norm that the meta-gradient is clipped to.
-        fitness: The fitness by the metrics of a generation's iterations.
 
     Raises:
         ConfigError: The arguments are not supported.
@@ -91,49 +86,54 @@ def make_search(
     if problems := _problems(socket, algo, config, envs):
         raise ConfigError("\n".join(problems))
     [env] = envs
-    optimiser = optax.chain(optax.clip_by_global_norm(max_norm), optax.adam(learning_rate))
+    optimiser = optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(learning_rate))
     of_disco = isinstance(config, disco.DiscoConfig)
-    judge = judges.by_value_network(config, env) if of_disco else judges.by_own_critic(config, env, gae_lambda)
-    make_trainer = _smooth(socket, algo, config, env, judge)
-    live = lookahead(socket, algo, config, env, num_iterations, judge)
-
-    def begin(meta_params: PyTree, key: Key) -> tuple[TrainState, PyTree]:
-        """Makes ``N`` new agents, and the states that the judge keeps of them. Consumes ``key``."""
-        trainer = make_trainer(meta_params)
-        agents = jax.vmap(trainer.init)(jax.random.split(key, num_agents))
-        keys = jax.random.split(jax.random.fold_in(key, JUDGING), num_agents)
-        return agents, jax.vmap(judge.init)(keys, agents.actors.obs)
+    judge = judges.by_value_network(config, env) if of_disco else judges.by_own_critic(config, env)
+    agents = Agents(trainers(socket, algo, config, env, judge), judge, num_agents, config.num_iterations)
+    live = lookahead(agents.make_trainer, num_iterations, judge)
 
     def init(key: Key) -> MetaGradientState:
         key, key_meta, key_noise, key_agents = jax.random.split(key, 4)
         meta_params = _perturbed(key_noise, socket.init(key_meta))
-        agents, judging = begin(meta_params, key_agents)
-        return MetaGradientState(
-            meta_params, optimiser.init(meta_params), agents, jnp.zeros((), jnp.int32), key, judging
-        )
+        begun, judging = agents.begin(meta_params, key_agents)
+        generation = jnp.zeros((), jnp.int32)
+        return MetaGradientState(meta_params, optimiser.init(meta_params), begun, generation, key, judging)
 
     def step(state: MetaGradientState) -> tuple[MetaGradientState, Metrics]:
         key, key_live, key_fresh = jax.random.split(state.key, 3)
-        keys = jax.random.split(key_live, num_agents)
-
-        gradient = jax.vmap(jax.grad(live, has_aux=True), in_axes=(None, 0, 0, 0))
-        each, (agents, judging, metrics) = gradient(state.meta_params, state.agents, state.judging, keys)
-        sound = agents.alive & jnp.all(jnp.stack([_finite(x) for x in jax.tree.leaves(each)]), axis=0)
-        count = jnp.maximum(jnp.sum(sound), 1)
-        grads = jax.tree.map(lambda x: jnp.sum(jax.vmap(jnp.where)(sound, x, jnp.zeros_like(x)), axis=0) / count, each)
+        grads, (trained, judging, metrics) = _gradient(live, state, jax.random.split(key_live, num_agents))
         changes, opt_state = optimiser.update(grads, state.opt_state, state.meta_params)
         meta_params = optax.apply_updates(state.meta_params, changes)
-        over = counters.reached(agents.iteration, config.num_iterations) | ~agents.alive
-        renewed = lambda both: jax.tree.map(
-            lambda new, old: jax.vmap(jnp.where)(over, new, old), begin(meta_params, key_fresh), both
-        )
-        agents, judging = jax.lax.cond(jnp.any(over), renewed, lambda both: both, (agents, judging))
-        return MetaGradientState(meta_params, opt_state, agents, state.generation + 1, key, judging), _summary(
-            fitness, metrics
-        )
+        next_agents, judging = agents.renewed(meta_params, trained, judging, key_fresh)
+        after = MetaGradientState(meta_params, opt_state, next_agents, state.generation + 1, key, judging)
+        return after, _summary(metrics)
 
     frames = num_agents * config.num_envs * (num_iterations * config.num_steps + judge.num_steps)
     return Evolution(init, step, lambda state: state.meta_params, frames)
+
+
+class Agents(NamedTuple):
+    """How the ``N`` agents of a search begin their trainings, each of ``num_iterations`` iterations."""
+
+    make_trainer: Callable[[PyTree], Trainer]
+    judge: Judge
+    size: int
+    num_iterations: int
+
+    def begin(self, meta_params: PyTree, key: Key) -> tuple[TrainState, PyTree]:
+        """Makes ``N`` new agents, and the states that the judge keeps of them. Consumes ``key``."""
+        agents = jax.vmap(self.make_trainer(meta_params).init)(jax.random.split(key, self.size))
+        keys = jax.random.split(jax.random.fold_in(key, JUDGING), self.size)
+        return agents, jax.vmap(self.judge.init)(keys, agents.actors.obs)
+
+    def renewed(self, meta_params: PyTree, agents: TrainState, judging: PyTree, key: Key) -> tuple[TrainState, PyTree]:
+        """Puts new agents in the place of those that died or whose training is over. Consumes ``key``."""
+        over = counters.reached(agents.iteration, self.num_iterations) | ~agents.alive
+        renewed = lambda both: jax.tree.map(
+            lambda new, old: jax.vmap(jnp.where)(over, new, old), self.begin(meta_params, key), both
+        )
+        result: tuple[TrainState, PyTree] = jax.lax.cond(jnp.any(over), renewed, lambda both: both, (agents, judging))
+        return result
 
 
 def _problems(socket: Socket, algo: Any, config: Any, envs: Sequence[Env]) -> list[str]:
@@ -154,39 +154,23 @@ def _problems(socket: Socket, algo: Any, config: Any, envs: Sequence[Env]) -> li
     return problems
 
 
-def _smooth(socket: Socket, algo: Any, config: Any, env: Env, judge: Judge) -> Callable[[PyTree], Trainer]:
+def trainers(socket: Socket, algo: Any, config: Any, env: Env, judge: Judge) -> Callable[[PyTree], Trainer]:
     """Returns ``make_trainer(meta_params)``, which makes a `Trainer` with the learned function.
 
-    Its optimiser can be differentiated through.
-
-    Args:
-        socket: As for `of`.
-        algo: As for `of`.
-        config: As for `of`.
-        env: The environment.
-        judge: The judge of the agents, whose optimiser they train with.
+    Agents train with the optimiser of their ``judge``, which can be differentiated through.
     """
     parts = lambda meta_params: socket.parts(meta_params, config)
     return lambda meta_params: algo.make_trainer(config, env, optimiser=judge.optimiser, **parts(meta_params))
 
 
 def lookahead(
-    socket: Socket, algo: Any, config: Any, env: Env, num_iterations: int, judge: Judge
+    make_trainer: Callable[[PyTree], Trainer], num_iterations: int, judge: Judge
 ) -> Callable[[PyTree, TrainState, PyTree, Key], tuple[Array, tuple[TrainState, PyTree, Metrics]]]:
     """Returns ``live(meta_params, agent, judging, key) -> (loss, (agent, judging, metrics))``, to be differentiated.
 
     ``live`` trains the agent for ``num_iterations`` iterations. It returns the ``judge``'s loss on a further rollout,
     the trained agent, the judge's next state, and the metrics ``[num_iterations]``. It consumes ``key``.
-
-    Args:
-        socket: As for `of`.
-        algo: As for `of`.
-        config: As for `of`.
-        env: The environment.
-        num_iterations: As for `of`.
-        judge: The judge of the agent.
     """
-    make_trainer = _smooth(socket, algo, config, env, judge)
 
     def live(meta_params: PyTree, agent: TrainState, judging: PyTree, key: Key) -> tuple[Array, Any]:
         trainer = make_trainer(meta_params)
@@ -205,14 +189,24 @@ def _perturbed(key: Key, meta_params: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, moved)
 
 
-def _finite(x: Array) -> Array:
-    """Returns whether all elements of each agent are finite, ``[N, ...] -> [N]``."""
-    return jnp.all(jnp.isfinite(x).reshape(x.shape[0], -1), axis=1)
+def _gradient(live: Callable[..., Any], state: MetaGradientState, keys: Key) -> tuple[PyTree, Any]:
+    """Computes the mean gradient of ``live`` (`lookahead`) over the agents whose own is finite and who are alive.
+
+    Consumes ``keys`` ``[N]``. The second result is the auxiliary one of ``live``, ``[N]``.
+    """
+    of_all = jax.vmap(jax.grad(live, has_aux=True), in_axes=(None, 0, 0, 0))
+    each, after = of_all(state.meta_params, state.agents, state.judging, keys)
+    finite = lambda x: jnp.all(jnp.isfinite(x).reshape(x.shape[0], -1), axis=1)
+    sound = after[0].alive & jnp.all(jnp.stack([finite(x) for x in jax.tree.leaves(each)]), axis=0)
+    count = jnp.maximum(jnp.sum(sound), 1)
+    return jax.tree.map(
+        lambda x: jnp.sum(jax.vmap(jnp.where)(sound, x, jnp.zeros_like(x)), axis=0) / count, each
+    ), after
 
 
-def _summary(fitness: Fitness, metrics: Metrics) -> Metrics:
+def _summary(metrics: Metrics) -> Metrics:
     """Computes the metrics of a generation from its trainings' metrics ``[N, iterations]``."""
-    each = jax.vmap(fitness)(metrics)
+    each = jax.vmap(lifetime_return)(metrics)
     alive = metrics["alive"][:, -1]
     sound = alive & jnp.isfinite(each)
     total = jnp.sum(jnp.where(sound, each, 0.0))

@@ -31,12 +31,7 @@ def draw(path: Path, artefact: Function, config: Any) -> None:
 def search(x: Any, lines: Mapping[str, Any], axis: str, artefact: artefacts.Artefact, config: Any) -> Figure:
     """Draws the curves of a search and, below them, the learned function if its socket has a plot; returns the figure.
 
-    Args:
-        x: ``[points]``.
-        lines: ``[1, points]`` by name, over ``x``.
-        axis: The name of the x axis.
-        artefact: The learned function.
-        config: The config of the algorithm.
+    ``lines`` are ``[1, points]`` by name, over ``x`` ``[points]``, whose axis has the name ``axis``.
     """
     drawn = artefact.socket in FIGURES
     figure = Figure(figsize=(9, 8) if drawn else (9, 4), layout="constrained")
@@ -91,24 +86,16 @@ def _word(artefact: Function) -> str:
 
 
 def _beside(error: Any, learned: Any, known: Any, names: tuple[str, str], label: str, canvas: Canvas | None) -> Canvas:
-    """Draws a learned and a known loss in two panels: their values, 0 at error 0, and their slopes.
+    """Draws a learned and a known loss ``[N]``, with their names, in two panels: values, 0 at error 0, and slopes.
 
-    Args:
-        error: ``[N]``, ascending and symmetric around 0.
-        learned: ``[N]``, the learned loss.
-        known: ``[N]``, the loss to compare with.
-        names: The labels of both.
-        label: The label of the x axis.
-        canvas: Where to draw them; None: a new figure.
+    ``error`` ``[N]`` is ascending and symmetric around 0, and ``label`` that of the x axis.
     """
     error, learned, known = (np.asarray(x, np.float64) for x in (error, learned, known))
     figure = canvas or Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     middle = len(error) // 2
-    for panel, curve, text in (
-        (left, lambda y: y - y[middle], "loss"),
-        (right, lambda y: np.gradient(y, error), "slope"),
-    ):
+    curves = (left, lambda y: y - y[middle], "loss"), (right, lambda y: np.gradient(y, error), "slope")
+    for panel, curve, text in curves:
         panel.plot(error, curve(learned), label=names[0], color=plots.COLOURS[0])
         panel.plot(error, curve(known), label=names[1], color=plots.COLOURS[1], linestyle="dashed")
         panel.set(xlabel=label, ylabel=text)

@@ -9,7 +9,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -113,28 +113,18 @@ def compare(
     seed: int,
     lanes: int | None,
 ) -> dict[str, Any]:
-    """Compares a function with its baselines and writes the result, as `report` does.
+    """Compares a function with its baselines and writes the result, as `report` does with these numbers.
 
-    Args:
-        artefact: The function.
-        name: The name of the algorithm that is trained with and without the function.
-        config: The config of the algorithm.
-        made: Environments by name.
-        named: The names of those environments that the function was trained in.
-        path: The file of the result, which is written anew after each environment.
-        about: The first entries of the result.
-        seeds: As for `report`.
-        tuning_seeds: As for `report`.
-        seed: As for `report`.
-        lanes: As for `evolution.placed`.
+    The algorithm ``name`` is trained with ``config`` in environments ``made``, by name, of which the function was
+    trained in those ``named``. The result begins with ``about``. ``path`` is its file, which is written anew after each
+    environment.
 
     Raises:
         ConfigError: The algorithm or the function does not fit an environment; before anything is trained.
     """
-    algo = ALGORITHMS[name]
     for env in made.values():
         on_device(env, IN_ONE_PROGRAM)
-    if problems := [line for env in made.values() for line in algo.problems(config, env)]:
+    if problems := [line for env in made.values() for line in ALGORITHMS[name].problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
     for env in made.values():
         artefact.env(env)
@@ -142,49 +132,12 @@ def compare(
     result = {**about, "seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}
     console = Console(stderr=True)
     for place, env in made.items():
+        trainings = Trainings(ALGORITHMS[name], config, env, lanes, jax.random.key(seed), seeds, tuning_seeds)
         with waiting(console, place) as stage:
             begin = functools.partial(_begin, console, stage)
-            begin(f"{artefact.socket} on {place}: {seeds} trainings")
-            lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
-            drawn = functools.partial(_drawn, algo, config, env, lanes, jax.random.key(seed), artefact, seeds)
-            learned = lambda changed, value: artefact.parts(changed)
-            learned_fitness = (
-                lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
-            )
-            row_of = functools.partial(_row, place, place in named)
-            for baseline in artefact.made.baselines:
-                if baseline.drawn:
-                    begin(f"{baseline.name} on {place}: {seeds} trainings")
-                    rows.append({**row_of(baseline, None, learned_fitness, drawn(baseline.drawn)), "at_edge": False})
-                    continue
-                begin(f"{baseline.name} on {place}: {_effort(baseline, tuning_seeds, seeds)}")
-                value, fitness, at_edge = _tuned(baseline, config, lives, tuning_seeds, seeds)
-                rows.append({**row_of(baseline, value, learned_fitness, fitness), "at_edge": at_edge})
+            rows += _compared(trainings, artefact, place, place in named, begin)
             writing.write_json(path, result)
     return result
-
-
-def _effort(baseline: Any, tuning_seeds: int, seeds: int) -> str:
-    """Returns in words how a baseline is tuned."""
-    return f"{len(FACTORS)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
-
-
-def _tuned(
-    baseline: Any, config: Any, lives: Callable[..., Any], tuning_seeds: int, seeds: int
-) -> tuple[float, np.ndarray, bool]:
-    """Tunes a baseline.
-
-    Returns:
-        The best value of its setting, the fitness of trainings with it on other seeds, and whether it is the smallest
-        or the largest of those that were tried.
-    """
-    parts = lambda changed, value: baseline.parts(value)
-    start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
-    values = (start or 1.0) * np.array(FACTORS)
-    scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
-    best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
-    fitness = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
-    return float(values[best]), fitness, best in (0, len(values) - 1)
 
 
 def _begin(console: Console, stage: Callable[[str], None], text: str) -> None:
@@ -193,81 +146,107 @@ def _begin(console: Console, stage: Callable[[str], None], text: str) -> None:
     stage(text)
 
 
-def _lives(
-    algo: Any,
-    config: Any,
-    env: Env,
-    lanes: int | None,
-    key: Key,
-    parts: Callable[[Any, Any], dict[str, Any]],
-    seeds: int,
-    salt: int,
-    **values: np.ndarray,
-) -> np.ndarray:
-    """Runs trainings with a field set to each of ``V`` values and returns their fitness ``[V, seeds]``.
+class Trainings(NamedTuple):
+    """The trainings of a report in one environment, whose keys all follow from ``key``, which is not consumed.
 
-    ``V`` is 1 without a field.
-
-    Args:
-        algo: The algorithm.
-        config: The config of the algorithm.
-        env: The environment.
-        lanes: As for `evolution.placed`.
-        key: The key of all trainings of the report; not consumed, but folded with ``salt``.
-        parts: ``parts(config, value)`` returns keyword arguments of ``make_trainer``.
-        seeds: The number of keys.
-        salt: `TUNING` or `HELD_OUT`.
-        values: One field by name, with its values ``[V]``; a field that the config lacks only goes to ``parts``.
+    - ``lanes``: as for `evolution.placed`.
+    - ``seeds``: the number of trainings that are compared.
+    - ``tuning_seeds``: the number of trainings for each value of a baseline's tuned field.
     """
 
-    def make_trainer(meta_params: dict[str, Any]) -> Trainer:
-        fields = {name: value for name, value in meta_params.items() if hasattr(config, name)}
-        changed = dataclasses.replace(config, **fields)
-        return algo.make_trainer(changed, env, **parts(changed, next(iter(meta_params.values()), None)))
+    algo: Any
+    config: Any
+    env: Env
+    lanes: int | None
+    key: Key
+    seeds: int
+    tuning_seeds: int
 
-    keys = jax.random.split(jax.random.fold_in(key, salt), seeds)
-    size = len(next(iter(values.values()), [0]))
-    live = evolution.lifetimes(make_trainer, config.num_iterations, size, seeds, lanes=lanes)
-    return np.asarray(
-        jax.jit(live, compiler_options=backend.compiler_options())(jax.tree.map(jnp.float32, values), keys)
-    )
+    def learned(self, artefact: Function) -> np.ndarray:
+        """Returns the fitness ``[seeds]`` of trainings with an artefact."""
+        if artefact.made.env is not sockets.same_env:
+            return self.drawn(artefact, lambda meta_params, key: meta_params)
+        return self._fitness(lambda changed, value: artefact.parts(changed), self.seeds, HELD_OUT)[0]
+
+    def tuned(self, baseline: sockets.Baseline) -> tuple[float, np.ndarray, bool]:
+        """Tunes a baseline.
+
+        Returns:
+            The best value of its setting; the fitness ``[seeds]`` of trainings with it on other keys; and whether it is
+            the smallest or the largest of those that were tried.
+        """
+        parts = lambda changed, value: baseline.parts(value)
+        start = getattr(self.config, baseline.tuned) if baseline.start is None else baseline.start
+        values = (start or 1.0) * np.array(FACTORS)
+        scores = self._fitness(parts, self.tuning_seeds, TUNING, **{baseline.tuned: values})
+        best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
+        fitness = self._fitness(parts, self.seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
+        return float(values[best]), fitness, best in (0, len(values) - 1)
+
+    def drawn(self, artefact: Function, draw: Callable[[PyTree, Key], PyTree]) -> np.ndarray:
+        """Returns the fitness ``[seeds]`` of trainings with the socket of an artefact.
+
+        ``draw(meta_params, key)`` makes the meta-parameters of each training from those of the artefact.
+        """
+        socket = artefact.made
+
+        def make_trainer(meta_params: PyTree) -> Trainer:
+            env = socket.env(meta_params, self.env)
+            return self.algo.make_trainer(self.config, env, **socket.parts(meta_params, self.config))
+
+        held_out, drawn = (self._keys(salt, self.seeds) for salt in (HELD_OUT, DRAWN))
+        meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
+        judged = evolution.judge(socket, self.env)
+        live = evolution.lives(make_trainer, self.config.num_iterations, self.seeds, **judged, lanes=self.lanes)
+        return _run(live, {"meta_params": meta_params}, held_out)
+
+    def _keys(self, salt: int, seeds: int) -> Key:
+        return jax.random.split(jax.random.fold_in(self.key, salt), seeds)
+
+    def _fitness(
+        self, parts: Callable[[Any, Any], dict[str, Any]], seeds: int, salt: int, **values: np.ndarray
+    ) -> np.ndarray:
+        """Returns the fitness ``[V, seeds]`` of trainings with each of ``V`` values of a field; ``V`` is 1 without one.
+
+        ``parts(config, value)`` returns keyword arguments of ``make_trainer``. The value of a field that the config
+        lacks only goes there.
+        """
+
+        def make_trainer(meta_params: dict[str, Any]) -> Trainer:
+            fields = {name: value for name, value in meta_params.items() if hasattr(self.config, name)}
+            changed = dataclasses.replace(self.config, **fields)
+            return self.algo.make_trainer(changed, self.env, **parts(changed, next(iter(meta_params.values()), None)))
+
+        size = len(next(iter(values.values()), [0]))
+        live = evolution.lifetimes(make_trainer, self.config.num_iterations, size, seeds, lanes=self.lanes)
+        return _run(live, jax.tree.map(jnp.float32, values), self._keys(salt, seeds))
 
 
-def _drawn(
-    algo: Any,
-    config: Any,
-    env: Env,
-    lanes: int | None,
-    key: Key,
-    artefact: Function,
-    seeds: int,
-    draw: Callable[[PyTree, Key], PyTree] | None,
-) -> np.ndarray:
-    """Runs trainings with the socket of an artefact on the keys of `HELD_OUT` and returns their fitness ``[seeds]``.
+def _compared(
+    trainings: Trainings, artefact: Function, place: str, trained_on: bool, begin: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Makes the rows of a report on the environment ``place``, one for each baseline; calls ``begin`` before each part.
 
-    Args:
-        algo: As for `_lives`.
-        config: As for `_lives`.
-        env: As for `_lives`.
-        lanes: As for `_lives`.
-        key: As for `_lives`.
-        artefact: The learned function.
-        seeds: As for `_lives`.
-        draw: ``draw(meta_params, key)`` makes the meta-parameters of each training; None: the artefact's.
+    ``trained_on`` says whether the artefact was trained in it.
     """
-    socket = artefact.made
+    rows, seeds = [], trainings.seeds
+    begin(f"{artefact.socket} on {place}: {seeds} trainings")
+    learned = trainings.learned(artefact)
+    for baseline in artefact.made.baselines:
+        if baseline.drawn:
+            begin(f"{baseline.name} on {place}: {seeds} trainings")
+            value, fitness, at_edge = None, trainings.drawn(artefact, baseline.drawn), False
+        else:
+            tuning = f"{len(FACTORS)} values of {baseline.tuned} x {trainings.tuning_seeds} trainings"
+            begin(f"{baseline.name} on {place}: {tuning}, then {seeds} of the best")
+            value, fitness, at_edge = trainings.tuned(baseline)
+        rows.append({**_row(place, trained_on, baseline, value, learned, fitness), "at_edge": at_edge})
+    return rows
 
-    def make_trainer(meta_params: PyTree) -> Trainer:
-        return algo.make_trainer(config, socket.env(meta_params, env), **socket.parts(meta_params, config))
 
-    held_out, drawn = (jax.random.split(jax.random.fold_in(key, salt), seeds) for salt in (HELD_OUT, DRAWN))
-    draw = draw or (lambda meta_params, key: meta_params)
-    meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
-    judged = evolution.judge(socket, env)
-    live = evolution.lives(make_trainer, config.num_iterations, seeds, **judged, lanes=lanes)
-    return np.asarray(
-        jax.jit(live, compiler_options=backend.compiler_options())({"meta_params": meta_params}, held_out)
-    )
+def _run(live: Callable[[PyTree, Key], Any], given: PyTree, keys: Key) -> np.ndarray:
+    """Compiles and runs trainings, and returns their fitness."""
+    return np.asarray(jax.jit(live, compiler_options=backend.compiler_options())(given, keys))
 
 
 def _floored(*scores: np.ndarray) -> list[np.ndarray]:
@@ -285,15 +264,9 @@ def _row(
     learned_fitness: np.ndarray,
     baseline_fitness: np.ndarray,
 ) -> dict[str, Any]:
-    """Makes a row of the report.
+    """Makes a row of the report from the fitness ``[seeds]`` with the artefact and, paired with it, with a baseline.
 
-    Args:
-        env: The name of the environment.
-        trained_on: Whether the artefact was trained in it.
-        baseline: The baseline that the artefact is compared with.
-        tuned: The tuned value of the baseline's field; None if it has none.
-        learned_fitness: ``[seeds]``, the fitness with the artefact, paired with ``baseline_fitness``.
-        baseline_fitness: ``[seeds]``, the fitness with the baseline.
+    ``tuned`` is the tuned value of the baseline's field; None if it has none.
     """
     with_floor, their_floor = _floored(learned_fitness, baseline_fitness)
     mean = lambda x: x.mean(axis=(-2, -1))

@@ -12,15 +12,8 @@ from purerl import trees
 from purerl.errors import ConfigError
 from purerl.types import Array, Key, PyTree
 
-NAMES = {
-    "Open_ES": "Open_ES",
-    "SNES": "SNES",
-    "PGPE": "PGPE",
-    "CMA_ES": "CMA_ES",
-    "Sep_CMA_ES": "Sep_CMA_ES",
-    "LES": "LearnedES",
-}
-"""Strategies by name, with the names of their classes in evosax."""
+NAMES = "Open_ES", "SNES", "PGPE", "CMA_ES", "Sep_CMA_ES", "LES"
+"""The names of the strategies: those of their classes in evosax, but for LES, which is `LearnedES` there."""
 ANTITHETIC = "Open_ES", "PGPE"
 """Strategies whose candidate ``i + P / 2`` is on the other side of the mean of candidate ``i``."""
 MOST_DIMENSIONS = {"CMA_ES": 2000}
@@ -104,7 +97,7 @@ def make(
         options["fitness_shaping_fn"] = identity_fitness_shaping_fn
     if name == "PGPE":
         options["fitness_shaping_fn"] = identity_fitness_shaping_fn
-    algorithm = getattr(algorithms, NAMES[name])(size, like, **options)
+    algorithm = getattr(algorithms, "LearnedES" if name == "LES" else name)(size, like, **options)
     params = algorithm.default_params
     if hasattr(params, "std_init"):
         params = params.replace(std_init=jnp.full_like(params.std_init, sigma))
@@ -148,9 +141,8 @@ def of_evosax(algorithm: Any, params: Any) -> Strategy:
         updated = trees.strong(updated)
         floats = [x for x in jax.tree.leaves(algorithm.get_mean(updated)) if jnp.issubdtype(x.dtype, jnp.inexact)]
         comparable = _comparable(fitness)
-        informative = jnp.any(comparable != comparable[0]) & jnp.all(
-            jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats])
-        )
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
+        informative = jnp.any(comparable != comparable[0]) & finite
         return jax.tree.map(lambda new, old: jnp.where(informative, new, old), updated, state)
 
     return Strategy(algorithm.population_size, init, ask, tell, algorithm.get_mean)

@@ -94,7 +94,8 @@ def test_has_a_slope(socket):
     )
     env = envs.make("CartPole-v1")
     start = meta_gradient.make_search(sockets.make(socket), ppo, config, [env], num_agents=1).init(jax.random.key(1))
-    live = meta_gradient.lookahead(sockets.make(socket), ppo, config, env, 2, judges.by_own_critic(config, env))
+    judge = judges.by_own_critic(config, env)
+    live = meta_gradient.lookahead(meta_gradient.trainers(sockets.make(socket), ppo, config, env, judge), 2, judge)
     agent = jax.tree.map(lambda x: x[0], start.agents)
     slope, _ = jax.jit(jax.grad(live, has_aux=True))(start.meta_params, agent, (), jax.random.key(2))
     leaves = jax.tree.leaves(slope)
@@ -110,7 +111,7 @@ def test_judges_by_what_the_critic_knows():
     start = meta_gradient.make_search(socket, impala, config, [ENV], num_agents=1).init(jax.random.key(1))
     agent = jax.tree.map(lambda x: x[0], start.agents)
     by_critic = judges.by_own_critic(config, ENV)
-    trainer = meta_gradient._smooth(socket, impala, config, ENV, by_critic)(start.meta_params)
+    trainer = meta_gradient.trainers(socket, impala, config, ENV, by_critic)(start.meta_params)
     judge = jax.jit(lambda agent: by_critic.loss(trainer, agent, {}, (), jax.random.key(3))[0])
     learner = agent.learner
     acting = jax.tree.map(lambda x: x + 1.0, learner.acting)

@@ -26,11 +26,9 @@ COMPARED = {
 def compare(directories: list[Path]) -> dict[str, Any]:
     """Compares runs by their interquartile means and the first one's probability of improvement over each.
 
-    Of a run it reads ``summary.json`` alone. An agent that diverged counts as the worst.
-
-    Args:
-        directories: The run directories, or lines of a file of results: ``FILE.jsonl:ROW``, where ``ROW`` is the entry
-            ``row`` of the line, as in ``docs/results.jsonl``.
+    Of a run it reads ``summary.json`` alone. An agent that diverged counts as the worst. A directory may also be a line
+    of a file of results: ``FILE.jsonl:ROW``, where ``ROW`` is the entry ``row`` of the line, as in
+    ``docs/results.jsonl``.
 
     Returns:
         ``runs``: a row for each run, which can be written as JSON.

@@ -55,10 +55,9 @@ def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.
     names = [IQM, *(f"{q:g}" for q in LEVELS)]
     for row in log.rows(directory / QUANTILES, under_way=True):
         inner = row.get("episode_return")
-        inner = inner if isinstance(inner, dict) else {}
         frames.append(plotted(row.get("env_steps")))
         alive.append(plotted(row.get("alive")))
-        returns.append([plotted(inner.get(name)) for name in names])
+        returns.append([plotted(inner.get(name) if isinstance(inner, dict) else None) for name in names])
     if not frames:
         return np.zeros(0), np.zeros(0), {q: np.zeros(0) for q in LEVELS}
     x, at = np.unique(np.array(frames), return_inverse=True)
@@ -151,11 +150,7 @@ def _swept(directory: Path) -> dict[str, list[float]]:
 
 
 def seconds(directory: Path, frames: np.ndarray) -> np.ndarray:
-    """Returns when the agents of a run's first batch had taken a number of frames, in seconds of training.
-
-    Args:
-        directory: The run directory.
-        frames: The frames of an agent, ``[n]``.
+    """Returns when the agents of a run's first batch had taken numbers of frames ``[n]``, in seconds of training.
 
     Raises:
         ConfigError: The run has no ``times.jsonl``.

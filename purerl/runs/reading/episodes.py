@@ -1,7 +1,6 @@
 """Episodes of a policy: recorded as a dataset, and drawn as a film."""
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,12 +32,8 @@ from purerl.runs.reading.host_evaluation import Playing
 from purerl.store import card_files, checkpoint, trusted_modules
 from purerl.types import Array, Env, PyTree, Situation
 
-RECORDING_SALT = 2**31 + 2
-"""Folded into the key of a recording's seed.
-
-Its episodes are none that were trained or evaluated on.
-"""
-
+RECORDING_SALT, RENDERING_SALT = 2**31 + 2, 2**31 + 3
+"""Folded into the key of the seed of a recording and of a film, whose episodes none trained in or was evaluated in."""
 COPIES = 8
 """The largest number of copies of a host environment that play for a policy that is not of a run."""
 
@@ -64,9 +59,7 @@ class Cast(NamedTuple):
 def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
     """Records the dataset that ``options`` ask for, writes it, and returns its card.
 
-    Args:
-        options: The options of the command.
-        env_params: The parameters of the environment; of a run, those in place of its own.
+    ``env_params`` are the parameters of the environment; of a run, those in place of its own.
 
     Raises:
         ConfigError: The options are not possible, before anything is played; or the player's actions are not in the
@@ -80,8 +73,8 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
         cast = _of_run(options, env_params)
     key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
     given = key, cast.env, cast.player, options.episodes, options.max_steps
-    on_host = functools.partial(host_evaluation.record, copies=options.eval_envs or cast.copies)
-    data = on_host(*given) if cast.env.host else record(*given)
+    copies = options.eval_envs or cast.copies
+    data = host_evaluation.record(*given, copies) if cast.env.host else record(*given)
     if wrong := dataset_problems(data, cast.env.observation_space, cast.env.action_space):
         raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
     ends = np.flatnonzero(data.last)
@@ -107,8 +100,7 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player of an agent of a run, in the environment that it was trained in."""
     if options.env:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
-    given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": env_params}
-    agent = evaluation.agent(options.who, options.agent, **given, playing=True)
+    agent = _agent(options.who, options, env_params)
     about = {"run": Path(options.who).name, **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
     copies = agent.saved["config"].get("num_envs", COPIES)
@@ -124,17 +116,19 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
         return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
-    function = imported("policy", options.who)
+    function, field = imported("policy", options.who), f"policy = {options.who!r}"
     if not callable(function):
-        raise ConfigError(
-            f"policy = {options.who!r}: is {type(function).__name__}, must be a function that gives a Player"
-        )
+        raise ConfigError(f"{field}: is {type(function).__name__}, must be a function that gives a Player")
     made = called("policy", options.who, function, env)
     if not isinstance(made, Player):
-        raise ConfigError(
-            f"policy = {options.who!r}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player"
-        )
+        raise ConfigError(f"{field}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player")
     return Cast(options.env, env_params, env, made, {"function": options.who})
+
+
+def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[str, Any]) -> Agent:
+    """Reads the agent of a run that the options name, in its environment with ``env_params`` in place of its own."""
+    trust = trusted_modules.memory(options.trust)
+    return evaluation.agent(run, options.agent, trust=trust, env_params=env_params, playing=True)
 
 
 def recorded_in_words(path: str, card: dict[str, Any]) -> str:
@@ -145,11 +139,6 @@ def recorded_in_words(path: str, card: dict[str, Any]) -> str:
     return f"{printable(path)}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"
 
 
-RENDERING_SALT = 2**31 + 3
-"""Folded into the key of a film's seed.
-
-Its episodes are none that were trained or evaluated on.
-"""
 STEPS = 64
 """The number of steps that are played at once."""
 FEW = 4
@@ -174,11 +163,7 @@ class Played(NamedTuple):
 
 
 def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, list[float]]:
-    """Writes the film that ``options`` ask for.
-
-    Args:
-        options: The options of the command.
-        env_params: Parameters of the environment in place of those of the run.
+    """Writes the film that ``options`` ask for, with ``env_params`` in place of those of the run.
 
     Returns:
         Its path, the number of its pictures, and the return of each episode, of several agents their mean.
@@ -189,25 +174,19 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     path = here(options.out) if options.out else here(options.run) / FILMS[0]
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
-    given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": env_params}
-    agent = evaluation.agent(options.run, options.agent, **given, playing=True)
-    host = _Filmed(agent) if agent.env.host else None
-    drawing = (
-        host.drawing if host else drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
-    )
-    played = host.episodes if host else functools.partial(episodes, agent)
-    fps = options.fps or drawing.fps
+    agent = _agent(options.run, options, env_params)
+    stage = (_OnHost if agent.env.host else _Compiled)(agent)
+    fps, strip = options.fps or stage.drawing.fps, max(12, options.size // 16)
+    key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
     returns: list[float] = []
 
-    strip = max(12, options.size // 16)
-
     def frame(moment: Moment, words: str) -> np.ndarray:
-        return captioned(drawing.frame(moment, options.size - strip), words, strip)
+        return captioned(stage.drawing.frame(moment, options.size - strip), words, strip)
 
     def pictures() -> Iterator[Picture]:
-        for number, episode in enumerate(played(options)):
+        for number in range(options.episodes):
             total = np.zeros(agent.env.num_agents)
-            for time, step in enumerate(episode):
+            for time, step in enumerate(stage.episode(jax.random.fold_in(key, number), options.max_steps)):
                 before = f"step {time}, {_returns_in_words(total)}"
                 total = total + step.reward
                 caption = f"reward {np.mean(step.reward):.4g}, {_returns_in_words(total)}"
@@ -218,7 +197,7 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
                     yield Picture(last, caption, 1 + round(HOLD * fps))
             returns.append(float(np.mean(total)))
 
-    with contextlib.closing(host) if host else contextlib.nullcontext():
+    with contextlib.closing(stage):
         return path, films.write(path, pictures(), fps), returns
 
 
@@ -229,33 +208,61 @@ def _returns_in_words(total: np.ndarray) -> str:
     return f"return{'s' * (len(total) > 1)} {', '.join(f'{x:.5g}' for x in total)}"
 
 
-def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]:
-    """Plays episodes of an agent in its own environment, yielding the steps of each episode."""
-    env, whole = agent.env, player(agent.learner, agent.policy)
+class _Compiled:
+    """An environment that an agent plays in, drawn from its states."""
 
-    def begin(key: Array) -> Situation:
-        return playing(key, env, whole, 1)[0]()
+    def __init__(self, agent: Agent):
+        env, whole = agent.env, player(agent.learner, agent.policy)
 
-    def play(key: Array, here: Situation, first: Array) -> tuple[Situation, tuple[PyTree, ...]]:
-        _, move = playing(key, env, whole, 1)
+        def begin(key: Array) -> Situation:
+            return playing(key, env, whole, 1)[0]()
 
-        def one(here: Situation, time: Array):
-            after, action, step = move(here, time)
-            return after, ((here.env_state, here.obs), action, step._replace(next_obs=()))
+        def play(key: Array, here: Situation, first: Array) -> tuple[Situation, tuple[PyTree, ...]]:
+            _, move = playing(key, env, whole, 1)
 
-        here, (shown, action, step) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
-        last = here.env_state, here.obs
-        shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
-        return here, (shown, action, step)
+            def one(here: Situation, time: Array):
+                after, action, step = move(here, time)
+                return after, ((here.env_state, here.obs), action, step._replace(next_obs=()))
 
-    how = backend.compiler_options()
-    start, go_on = jax.jit(begin, compiler_options=how), jax.jit(play, compiler_options=how)
-    key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
-    for number in range(options.episodes):
-        yield _episode(jax.random.fold_in(key, number), start, go_on, options.max_steps, env.num_agents)
+            here, (shown, action, step) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
+            last = here.env_state, here.obs
+            shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
+            return here, (shown, action, step)
+
+        how = backend.compiler_options()
+        self._begin, self._play = (jax.jit(function, compiler_options=how) for function in (begin, play))
+        self._several = env.num_agents > 1
+        self.drawing = drawings.drawing(agent.saved["env"], agent.env_params, env.observation_space)
+
+    def close(self) -> None:
+        """Does nothing, because nothing is open."""
+
+    def episode(self, key: Array, max_steps: int) -> Iterator[Played]:
+        """Plays an episode, yielding its steps. Consumes ``key``."""
+        here = self._begin(key)
+        for first in itertools.count(0, STEPS):
+            here, rows = self._play(key, here, first)
+            shown, action, step = jax.device_get(rows)
+            for i in range(min(STEPS, max_steps - first)):
+                before, over = self._moment(shown, i, action[i]), step.game_over[i].all()
+                if over or first + i + 1 == max_steps:
+                    end = "terminated" if step.terminated[i].all() else "cut off"
+                    yield Played(before, step.reward[i], end, self._moment(shown, i + 1, None))
+                    return
+                yield Played(before, step.reward[i])
+
+    def _moment(self, shown: tuple[PyTree, PyTree], i: int, action: Any) -> Moment:
+        """Returns the moment ``i`` of ``shown``: states ``[T + 1, 1]`` and observations ``[T + 1, N]`` of ``N`` agents.
+
+        ``action`` are the actions ``[N]`` that are taken; None in the last moment.
+        """
+        state, obs = jax.tree.map(lambda x: x[i], shown)
+        own = lambda tree: tree if self._several else jax.tree.map(lambda x: x[0], tree)
+        state = drawings.innermost(jax.tree.map(lambda x: x[0], state))
+        return Moment(state, own(obs), None if action is None else own(action))
 
 
-class _Filmed:
+class _OnHost:
     """An environment of the host that an agent plays in, and that draws itself.
 
     Making it raises `ConfigError` if the environment draws no pictures.
@@ -263,7 +270,7 @@ class _Filmed:
 
     def __init__(self, agent: Agent):
         env = agent.env
-        self._env, self._batch = env, (env.host.pictured or env.host.batch)(1)
+        self._batch = (env.host.pictured or env.host.batch)(1)
         if self._batch.frame is None:
             self.close()
             raise ConfigError(f"env = {agent.saved['env']!r}: cannot be rendered (needs render_mode 'rgb_array')")
@@ -282,17 +289,12 @@ class _Filmed:
         """Closes the environment."""
         self._batch.close()
 
-    def episodes(self, options: RenderOptions) -> Iterator[Iterator[Played]]:
-        """Yields what `episodes` yields.
+    def episode(self, key: Array, max_steps: int) -> Iterator[Played]:
+        """Plays an episode, yielding its steps. Consumes ``key``.
 
         The picture of a moment is taken before its step. The last picture of an episode that ended is the one of the
         step before, since the next episode has begun then.
         """
-        key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
-        for number in range(options.episodes):
-            yield self._episode(jax.random.fold_in(key, number), options.max_steps)
-
-    def _episode(self, key: Array, max_steps: int) -> Iterator[Played]:
         before: list[np.ndarray] = []
 
         def step(action: np.ndarray) -> Turn:
@@ -310,32 +312,3 @@ class _Filmed:
                 yield Played(moment, reward, "terminated" if terminated.all() else "cut off", last)
                 return
             yield Played(moment, reward)
-
-
-def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int) -> Iterator[Played]:
-    here = start(key)
-    for first in itertools.count(0, STEPS):
-        here, rows = go_on(key, here, first)
-        shown, action, step = jax.device_get(rows)
-        for i in range(min(STEPS, max_steps - first)):
-            before = _moment(shown, i, num_agents, action[i])
-            if step.game_over[i].all() or first + i + 1 == max_steps:
-                end = "terminated" if step.terminated[i].all() else "cut off"
-                yield Played(before, step.reward[i], end, _moment(shown, i + 1, num_agents, None))
-                return
-            yield Played(before, step.reward[i])
-
-
-def _moment(shown: tuple[PyTree, PyTree], i: int, num_agents: int, action: Any) -> Moment:
-    """Returns the moment ``i`` of one environment with ``N`` agents.
-
-    Args:
-        shown: States ``[T + 1, 1]`` and observations ``[T + 1, N]``.
-        i: The number of the moment.
-        num_agents: The number of agents ``N``.
-        action: The actions ``[N]`` that are taken; None in the last moment.
-    """
-    state, obs = jax.tree.map(lambda x: x[i], shown)
-    own = lambda tree: tree if num_agents > 1 else jax.tree.map(lambda x: x[0], tree)
-    state = drawings.innermost(jax.tree.map(lambda x: x[0], state))
-    return Moment(state, own(obs), None if action is None else own(action))

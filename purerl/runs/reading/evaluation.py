@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -48,6 +48,11 @@ class Run(NamedTuple):
     policy: PyTree
     missing: str = ""
 
+    def about(self, directory: Path, episodes: int) -> dict[str, Any]:
+        """Returns the first entries of the results of an evaluation of the run in a directory."""
+        saved = {name: self.saved[name] for name in ("algo", "env", "seeds", "swept")}
+        return {"run": str(directory), **saved, "members": self.setup.labels, "episodes": episodes}
+
 
 def load(
     directory: str | Path,
@@ -73,22 +78,12 @@ def load(
         ConfigError: There are no policies; or they are damaged; or the directory holds a sweep over several programs;
             or the run is refused; or the environment has other spaces with ``env_params``.
     """
-    path, files = Path(directory) / policies.DESCRIPTION, here(directory)
+    path = Path(directory) / policies.DESCRIPTION
     if parts := sweeps.parts(Path(directory)):
         raise ConfigError(f"{directory}: is a sweep of several programs; name one of {parts[0]} to {parts[-1]}")
     written = policies.load_description(Path(directory))
     saved = _with_env_params(written, env_params, directory)
-    stand_in, why = None, ""
-    try:
-        description = TrainingDescription.of_json(saved, str(path), trust=trust)
-    except ConfigError as error:
-        if playing or env_params or not _is_missing(saved, trust, Path(directory), str(error)):
-            raise
-        why = str(error).splitlines()[0]
-        if ":" in saved["env"] and not is_there(saved["env"]):
-            why = f"{path}: env = {saved['env']!r}: its module cannot be found"
-        stand_in = spaces_only.stand_in(saved["env"], saved["spaces"], why)
-        description = TrainingDescription.of_json(saved, str(path), trust=trust, env=stand_in)
+    description, stand_in, missing = _described(saved, path, trust, needed=playing or bool(env_params))
     saved = {**saved, **description.fields}
     members, size = saved.get("members"), description.size
     if type(members) is not int or not 1 <= members <= size:
@@ -97,7 +92,7 @@ def load(
         setup = Setup.of(description, env=stand_in).first(members)
         if env_params:
             _check_spaces(saved, setup)
-        policy = policies.load_policy(files, written, shapes(description, members, stand_in))
+        policy = policies.load_policy(here(directory), written, shapes(description, members, stand_in))
         env = setup.make_env(env_part(setup.swept, 0))
         learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
     except ConfigError as error:
@@ -108,7 +103,27 @@ def load(
             raise ConfigError(f"{path}: your code raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: the run cannot be rebuilt ({reason[:200]})") from error
-    return Run(saved, setup, env, learner, policy, why)
+    return Run(saved, setup, env, learner, policy, missing)
+
+
+def _described(
+    saved: dict[str, Any], path: Path, trust: Trust, needed: bool
+) -> tuple[TrainingDescription, Env | None, str]:
+    """Makes the description of a run and, if its environment is missing but not ``needed``, a stand-in with the reason.
+
+    Raises:
+        ConfigError: ``saved`` is not valid, or is refused.
+    """
+    try:
+        return TrainingDescription.of_json(saved, str(path), trust=trust), None, ""
+    except ConfigError as error:
+        if needed or not _is_missing(saved, trust, path.parent, str(error)):
+            raise
+        why = str(error).splitlines()[0]
+    if ":" in saved["env"] and not is_there(saved["env"]):
+        why = f"{path}: env = {saved['env']!r}: its module cannot be found"
+    stand_in = spaces_only.stand_in(saved["env"], saved["spaces"], why)
+    return TrainingDescription.of_json(saved, str(path), trust=trust, env=stand_in), stand_in, why
 
 
 def _with_env_params(saved: dict[str, Any], env_params: Mapping[str, Any], directory: str | Path) -> dict[str, Any]:
@@ -178,14 +193,7 @@ def agent(
     env_params: Mapping[str, Any] = MappingProxyType({}),
     playing: bool = False,
 ) -> Agent:
-    """Reads an agent of a run directory.
-
-    Args:
-        directory: The run directory.
-        number: The number of the agent.
-        trust: As for `load`.
-        env_params: As for `load`.
-        playing: As for `load`.
+    """Reads the agent of a run directory with a number; the other arguments are those of `load`.
 
     Raises:
         ConfigError: The run cannot be read (`load`), or it has no such agent.
@@ -238,12 +246,10 @@ class Rivals(NamedTuple):
 
 
 def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
-    """Makes the players of the other agents in an evaluation.
+    """Makes the players of the other agents in an evaluation of ``run``.
 
-    Args:
-        run: The run that is evaluated.
-        against: A run directory, whose agents take turns if they are fewer; or `RANDOM` for random moves.
-        trust: As for `load`.
+    They are those of ``against``, a run directory (`load`), whose agents take turns if they are fewer; or, for
+    `RANDOM`, random moves.
 
     Raises:
         ConfigError: The environment of ``run`` has one agent; or ``against`` cannot be read (`load`); or its agents
@@ -255,10 +261,8 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
     if against == RANDOM:
         return Rivals(lambda env, policy: random_player(env), ())
     other = load(against, trust=trust, playing=True)
-    same = other.saved["env"] == run.saved["env"] and spaces.struct(other.env.observation_space) == spaces.struct(
-        env.observation_space
-    )
-    if not same or other.env.num_agents != env.num_agents:
+    about = lambda run: (run.saved["env"], spaces.struct(run.env.observation_space), run.env.num_agents)
+    if about(other) != about(run):
         raise ConfigError(f"against = {against!r}: must be a run in the same environment, {run.saved['env']}")
     which = np.arange(size) % other.setup.members.size
     return Rivals(lambda env, policy: player(other.learner, policy), trees.take(other.policy, which))
@@ -298,26 +302,57 @@ def evaluate_run(
     copies = eval_envs or run.setup.config.num_envs
     with own_code(run.saved["algo"]), contextlib.closing(Venue(copies)) as venue:
         played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed)
-    return {
-        "run": str(directory),
-        **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
-        "members": run.setup.labels,
-        "episodes": episodes,
-        **({"env_params": run.saved["env_params"]} if env_params else {}),
-        **played,
-    }
+    changed = {"env_params": run.saved["env_params"]} if env_params else {}
+    return {**run.about(directory, episodes), **changed, **played}
 
 
-class Plays(Protocol):
-    """A function that plays episodes with the policies ``[B]`` of the members from number ``first`` on.
+class Batch(NamedTuple):
+    """Members ``[B]`` that play: their arguments, keys and policies, and the policies of the others (`Rivals`)."""
 
-    The episodes follow from the members' keys and ``seed``. In environments of the host all that have not ended are cut
-    off after ``seconds``.
-    """
+    given: dict[str, Any]
+    keys: Key
+    policy: PyTree
+    theirs: PyTree
+
+
+Play = Callable[[Batch, float], Evaluation]
+"""Plays the episodes of members ``[B]``, those of the host for some seconds, and returns their results ``[B, E]``."""
+
+
+class Plays:
+    """Plays episodes with members' policies, each in its member's own environment, which `prepare` makes ready."""
+
+    def __init__(self, setup: Setup, others: Rivals | None, play: Play):
+        self._setup, self._others, self._play = setup, others, play
 
     def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
-        """Returns the results of the episodes; lists have an entry for each member."""
-        ...
+        """Plays with the policies ``[B]`` of the members from number ``first`` on.
+
+        The episodes follow from the members' keys and ``seed``; those of seed 0 are the ones of the evaluation that
+        ends a training. In environments of the host all that have not ended are cut off after ``seconds``.
+
+        Returns:
+            The results. Lists have an entry for each member. The return of a member of whose episodes none ended is
+            nan; episodes that were cut off otherwise count as they are.
+        """
+        batch = slice(first, first + trees.length(policy))
+        members = trees.take(self._setup.members, batch)
+        theirs = trees.take(self._others.policies, batch) if self._others else ()
+        everyone = Batch(members.given, keys(members.keys, seed), policy, theirs)
+        played: Any = self._play(everyone, seconds)
+        episode_return, length, finished, info = played
+        known = lambda values: np.where(finished.any(axis=1), values, np.nan)
+        per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
+        return {
+            "return_mean": float(per_seed.mean()),
+            "return_per_seed": per_seed.tolist(),
+            "return_std_per_seed": known(episode_return.std(axis=1, dtype=np.float64)).tolist(),
+            "length_per_seed": length.mean(axis=1).tolist(),
+            "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
+            **cut_off(length, finished),
+            **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
+            **(results(episode_return) if self._others else {}),
+        }
 
 
 def prepare(
@@ -329,10 +364,7 @@ def prepare(
     others: Rivals | None = None,
     venue: Venue | None = None,
 ) -> Plays:
-    """Makes a function that plays episodes with members' policies, each in its member's own environment.
-
-    It is compiled at its first call. The episodes follow from the member's key and ``seed``; those of seed 0 are the
-    ones of the evaluation that ends a training.
+    """Makes a function that plays episodes with members' policies. It is compiled at its first call.
 
     Args:
         setup: The setup of the run.
@@ -342,15 +374,18 @@ def prepare(
         others: The players of the other agents. With them the results also hold the fractions of the episodes whose
             return was above, at and below 0. None: the policies play all agents.
         venue: The host environments, which stay open; None: as many as train a member, closed after each call.
-
-    Returns:
-        The function. Lists in the results that it returns have an entry for each member. The return of a member of
-        whose episodes none ended is nan; episodes that were cut off otherwise count as they are.
     """
+    if setup.host:
+        return Plays(setup, others, _on_host(setup, episodes, max_steps, others, venue))
     whole = setup.members.size
     layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
+    return Plays(setup, others, _on_devices(setup, episodes, max_steps, others, layout))
 
-    def one(member: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
+
+def _on_devices(setup: Setup, episodes: int, max_steps: int, others: Rivals | None, layout: population.Layout) -> Play:
+    """Plays in compiled environments, with as many members at once as ``layout`` holds."""
+
+    def one(member: Batch, state: PyTree) -> tuple[PyTree, PyTree]:
         given, key, policy, theirs = member
         env, learner = setup.make_env(given.get("env_params")), setup.make_learner(**given)
         if others is None:
@@ -360,6 +395,21 @@ def prepare(
 
     program = jax.jit(spread(one, layout), compiler_options=backend.compiler_options())
 
+    def play(everyone: Batch, seconds: float) -> Evaluation:
+        size, batches = trees.length(everyone.policy), []
+        for start in range(0, size, layout.size):
+            batch = trees.take(everyone, slice(start, start + layout.size))
+            batches.append(jax.device_get(program(layouts.place(batch, layout), ())[1]))
+        joined: Evaluation = jax.tree.map(lambda *x: np.concatenate(x)[:size], *batches)
+        return joined
+
+    return play
+
+
+def _on_host(setup: Setup, episodes: int, max_steps: int, others: Rivals | None, venue: Venue | None) -> Play:
+    """Plays in environments of the host, in ``venue`` or, for None, in one that is closed after each call."""
+    places = venue or Venue(setup.config.num_envs)
+
     def seats(given: dict[str, Any], policy: PyTree, theirs: PyTree) -> tuple[Env, Player, np.ndarray]:
         env, mine = setup.make_env(given.get("env_params")), player(setup.make_learner(**given), policy)
         if others is None:
@@ -368,44 +418,22 @@ def prepare(
         games = places.size(episodes, env.num_agents)
         return env, seated(mine, rival, games, env.num_agents)[0], seated(mine, rival, episodes, env.num_agents)[1]
 
-    places = venue or Venue(setup.config.num_envs)
     hosted = host_evaluation.Playing(lambda mine: seats(*mine)[:2], host_evaluation.ends)
 
-    def on_host(everyone: Any, seconds: float) -> Evaluation:
-        given, keys, policy, theirs = everyone
-        mine = given, policy, theirs
+    def play(everyone: Batch, seconds: float) -> Evaluation:
+        mine = everyone.given, everyone.policy, everyone.theirs
         env, _, rows = seats(*trees.take(mine, 0))
         each = places.size(episodes, 1 if others is None else env.num_agents)
         with contextlib.nullcontext() if venue else contextlib.closing(places), breakable:
-            results = host_evaluation.evaluate(hosted, places, keys, mine, episodes, max_steps, each, seconds)
+            results = host_evaluation.evaluate(hosted, places, everyone.keys, mine, episodes, max_steps, each, seconds)
         return Evaluation(*(x[:, rows] for x in results[:3]))._replace(info=results.info)
 
-    def plays(policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
-        size, batches = trees.length(policy), []
-        members = trees.take(setup.members, slice(first, first + size))
-        fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
-        theirs = trees.take(others.policies, slice(first, first + size)) if others else ()
-        everyone = members.given, jax.vmap(fold)(members.keys), policy, theirs
-        if setup.host:
-            batches.append(on_host(everyone, seconds))
-        for start in range(0, 0 if setup.host else size, layout.size):
-            batch = trees.take(everyone, slice(start, start + layout.size))
-            batches.append(jax.device_get(program(layouts.place(batch, layout), ())[1]))
-        episode_return, length, finished, info = jax.tree.map(lambda *x: np.concatenate(x)[:size], *batches)
-        known = lambda values: np.where(finished.any(axis=1), values, np.nan)
-        per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
-        return {
-            "return_mean": float(per_seed.mean()),
-            "return_per_seed": per_seed.tolist(),
-            "return_std_per_seed": known(episode_return.std(axis=1, dtype=np.float64)).tolist(),
-            "length_per_seed": length.mean(axis=1).tolist(),
-            "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
-            **cut_off(length, finished),
-            **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
-            **(results(episode_return) if others else {}),
-        }
+    return play
 
-    return plays
+
+def keys(of_members: Key, seed: int) -> Key:
+    """Makes the keys ``[P]`` of an evaluation with a seed, which no training uses, from the members' own ``[P]``."""
+    return jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed))(of_members)
 
 
 def _known(info: np.ndarray) -> np.ndarray:
@@ -451,10 +479,6 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
 
 
 def results(episode_return: np.ndarray) -> dict[str, list[float]]:
-    """Computes the fractions of the episodes that were won, drawn and lost: with a return above, at and below 0.
-
-    Args:
-        episode_return: ``[P, E]``.
-    """
+    """Computes the fractions of episodes ``[P, E]`` that were won, drawn and lost: with a return above, at, below 0."""
     outcomes = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
     return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in outcomes.items()}

@@ -65,11 +65,7 @@ class Playing:
     def rows(self, stepper: Stepper, keys: Key, given: PyTree, num_episodes: int) -> Iterator[PyTree]:
         """Plays step after step without end, yielding what is shown of each step, ``[P, E]`` for all games.
 
-        Args:
-            stepper: The environments, ``num_episodes`` for each member.
-            keys: Consumed. ``[P]``; the seeds of the environments follow from them.
-            given: The arguments of the members, ``[P]``.
-            num_episodes: The number of games of each member.
+        Consumes ``keys`` ``[P]``, from which the seeds of the environments follow, ``num_episodes`` for each member.
         """
         return self.rows_from(stepper.reset(_seeds(keys, num_episodes)), stepper, keys, given)
 
@@ -155,9 +151,9 @@ def steps(
 ) -> Iterator[Step]:
     """Plays ``num_episodes`` of each member in ``each`` environments, yielding each step until all have ended.
 
-    Episode ``k`` is played in environment ``k % each``, after the others of that environment, and begins from a seed of
-    its own. An environment that has no episode left is not stepped; one that cannot be begun without the others waits
-    for those.
+    Consumes ``keys`` ``[P]``. Episode ``k`` is played in environment ``k % each``, after the others of that one, and
+    begins from a seed of its own. An environment that has no episode left is not stepped; one that cannot be begun
+    without the others waits for those.
     """
     size = len(keys)
     stepper = venue.stepper(playing.env(given).host, size, each, num_episodes, max_steps)
@@ -220,17 +216,9 @@ def evaluate(
     each: int,
     seconds: float = np.inf,
 ) -> Evaluation:
-    """Plays episodes of each member as `evaluation.evaluate` does, with the leading axis ``[P]``.
+    """Plays `steps` and evaluates episodes as `evaluation.evaluate` does, with the leading axis ``[P]``.
 
-    Args:
-        playing: The players, which show the `ends` of rows.
-        venue: The environments.
-        keys: Consumed. ``[P]``.
-        given: The arguments of the members, ``[P]``.
-        num_episodes: The number of episodes of each member.
-        max_steps: The number of steps after which an episode is cut off.
-        each: The number of environments of each member (`Venue.size`).
-        seconds: The seconds after which all episodes are cut off.
+    The players show the `ends` of rows. All episodes are cut off after ``seconds``.
 
     Returns:
         The results, ``[P, num_episodes * N]`` for ``N`` agents in an environment, and ``info`` ``[P, num_episodes]``.
@@ -257,15 +245,9 @@ def evaluate(
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, copies: int = 0) -> Dataset:
-    """Records episodes as `recording.record` does, in an environment of the host.
+    """Records episodes as `recording.record` does, in at most so many ``copies`` of an environment of the host.
 
-    Args:
-        key: Consumed.
-        env: The environment.
-        whole: The player of all agents.
-        num_episodes: The number of episodes.
-        max_steps: The largest number of steps of an episode.
-        copies: The largest number of environments that play them (0: as many as there are episodes).
+    Consumes ``key``. With 0 there are as many copies as episodes.
     """
     playing, agents = Playing(lambda given: (env, whole)), np.arange(env.num_agents)
     over = np.zeros((num_episodes, env.num_agents), bool)

@@ -23,9 +23,9 @@ from purerl.loops.evaluation import evaluate
 from purerl.names import Trust
 from purerl.population.layouts import place, spread
 from purerl.runs.reading import evaluation
-from purerl.runs.reading.evaluation import EVALUATION_SALT, Run
-from purerl.store import card_files
-from purerl.types import Env, Key, PyTree
+from purerl.runs.reading.evaluation import Run
+from purerl.store import card_files, tensors
+from purerl.types import Env, PyTree
 
 FILE, PICTURE = "levels.safetensors", "levels.png"
 """The files of the levels of a run's curriculum, and of a picture of those with the highest scores."""
@@ -50,15 +50,11 @@ class Levels(NamedTuple):
 def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
     """Writes the levels of all agents of a run as numpy arrays.
 
-    A place that holds no level has a score of 0, and lies beyond the ``size`` of its agent.
-
-    Args:
-        directory: The run directory.
-        buffer: The buffers of the curriculum, with a leading axis ``[P]``.
-        about: Further entries of the file's card.
+    ``buffer`` has a leading axis ``[P]``, and ``about`` are further entries of the file's card. A place that holds no
+    level has a score of 0, and lies beyond the ``size`` of its agent.
     """
     taken = np.arange(buffer.score.shape[1])[None] < np.asarray(buffer.size)[:, None]
-    arrays = {LEVEL + name: _plain(leaf) for name, leaf in trees.named_leaves(buffer.levels).items()}
+    arrays = {LEVEL + name: np.asarray(tensors.plain(leaf)) for name, leaf in trees.named_leaves(buffer.levels).items()}
     arrays |= {name: np.where(taken, getattr(buffer, name), 0).astype(dtype) for name, dtype in NUMBERS.items()}
     arrays["size"] = np.asarray(buffer.size)
     agents, capacity = buffer.score.shape
@@ -67,11 +63,6 @@ def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
 
 def load(path: Path, env: Env, name: str) -> Levels:
     """Reads the levels of all agents from a file, which is untrusted, agent by agent.
-
-    Args:
-        path: The file.
-        env: The environment.
-        name: The name of the environment.
 
     Raises:
         ConfigError: The file holds no levels, or levels of another environment.
@@ -82,7 +73,8 @@ def load(path: Path, env: Env, name: str) -> Levels:
         if card.get("env") != name:
             raise ConfigError(f"{path}: has levels of {str(card.get('env'))[:80]}, not of {name}")
         lead = card["agents"], card["capacity"]
-        shapes = {LEVEL + each: _plain_shape(leaf, lead) for each, leaf in trees.named_leaves(like).items()}
+        words = trees.named_leaves(jax.eval_shape(lambda levels: jax.tree.map(tensors.plain, levels), like))
+        shapes = {LEVEL + each: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype) for each, x in words.items()}
         shapes |= {each: jax.ShapeDtypeStruct(lead, dtype) for each, dtype in NUMBERS.items()}
         return shapes | {"size": jax.ShapeDtypeStruct(lead[:1], np.int32)}
 
@@ -91,19 +83,17 @@ def load(path: Path, env: Env, name: str) -> Levels:
     if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
         raise ConfigError(f"{path}: has no levels, or not as many as its card says")
     agent, place = np.nonzero(np.arange(card["capacity"])[None] < size[:, None])
-    leaves = [_as_level(arrays[LEVEL + each][agent, place], leaf) for each, leaf in trees.named_leaves(like).items()]
+    rows, put = lambda name: arrays[name][agent, place], lambda array, leaf: jnp.asarray(array)
+    leaves = [tensors.placed(rows(LEVEL + each), leaf, put) for each, leaf in trees.named_leaves(like).items()]
     names = [f"agent {a}, level {p}" for a, p in zip(agent, place, strict=True)]
-    return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, arrays["score"][agent, place])
+    return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, rows("score"))
 
 
 def chosen(text: str, env: Env, name: str) -> Levels:
-    """Returns the levels that a user asks for.
+    """Returns the levels that a user asks for by a text.
 
-    Args:
-        text: The path of a file of levels; or `HELD_OUT`; or ``random:N:SEED`` for ``N`` random levels, drawn as
-            episodes draw theirs.
-        env: The environment.
-        name: The name of the environment.
+    It is the path of a file of levels; or `HELD_OUT`; or ``random:N:SEED`` for ``N`` random levels, drawn as episodes
+    draw theirs.
 
     Raises:
         ConfigError: ``text`` is something else, or the environment has no levels to choose from.
@@ -127,12 +117,6 @@ def chosen(text: str, env: Env, name: str) -> Levels:
 
 def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
     """Draws the levels with the highest scores, as episodes begin in them, and a histogram of all scores.
-
-    Args:
-        levels: The levels.
-        env: The environment.
-        name: The name of the environment.
-        params: The parameters of the environment.
 
     Raises:
         ConfigError: There is no drawing of the environment, or the environment cannot have these levels.
@@ -160,36 +144,9 @@ def _numbers(levels: PyTree, i: int) -> str:
 
 
 def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
-    """Writes the `sheet` of a run's levels into its directory.
-
-    It writes nothing if the run has no levels or there is no drawing of them.
-
-    Args:
-        directory: The run directory.
-        env: The environment.
-        name: The name of the environment.
-        params: The parameters of the environment.
-    """
+    """Writes the `sheet` of a run's levels into its directory; nothing if it has no levels or no drawing of them."""
     with contextlib.suppress(ConfigError):
         plots.save(directory / PICTURE, sheet(load(directory / FILE, env, name), env, name, params))
-
-
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    """Returns an array as numpy; of keys their words."""
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-
-
-def _plain_shape(leaf: Any, lead: tuple[int, ...]) -> jax.ShapeDtypeStruct:
-    words = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
-    return jax.ShapeDtypeStruct((*lead, *words.shape), words.dtype)
-
-
-def _as_level(array: np.ndarray, leaf: Any) -> Any:
-    return jax.random.wrap_key_data(jnp.asarray(array)) if _is_key(leaf) else jnp.asarray(array)
 
 
 ROWS = 4096
@@ -208,16 +165,9 @@ def evaluate_in_levels(
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Plays the policies of a run, which is only read, in each of some levels.
+    """Plays the policies of a run, which is only read, in each of some ``levels`` (`chosen`).
 
-    Args:
-        directory: The run directory.
-        levels: The levels (`chosen`).
-        episodes: The number of episodes of each policy in each level.
-        max_steps: The number of steps after which an episode is cut off.
-        seed: The episodes follow from it and the members' keys.
-        trust: As for `evaluation.load`.
-        env_params: As for `evaluation.load`.
+    The other arguments are those of `evaluation.evaluate_run`; so many episodes are played in each level.
 
     Returns:
         The results, which can be written as JSON. ``return_per_level`` and, where episodes can be solved,
@@ -240,10 +190,7 @@ def evaluate_in_levels(
         results[f"{name}_worst"] = {f"{share:g}": aggregates.worst(scores, share).tolist() for share in SHARES}
         results[f"{name}_per_level"] = scores.tolist()
     return {
-        "run": str(directory),
-        **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
-        "members": run.setup.labels,
-        "episodes": episodes,
+        **run.about(directory, episodes),
         "levels": picked.names,
         "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,
@@ -251,17 +198,11 @@ def evaluate_in_levels(
 
 
 def play_levels(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Plays policies in levels and returns ``return`` and ``finished``, each ``[P, N, episodes]``.
-
-    Args:
-        run: The run, with ``P`` policies.
-        chosen: The ``N`` levels.
-        episodes: The number of episodes of each policy in each level.
-        max_steps: The number of steps after which an episode is cut off.
-        seed: The episodes follow from it and the members' keys.
+    """Plays the ``P`` policies of a run in ``N`` levels, as `evaluate_in_levels` does.
 
     Returns:
-        The returns, of several agents their mean, and whether the episodes ended, of several agents whether all did.
+        ``return``, of several agents their mean, and ``finished``, whether the episodes ended, of several agents
+        whether all did; each ``[P, N, episodes]``.
     """
     setup, number = run.setup, trees.length(chosen.levels)
     at_once = min(number, max(1, ROWS // episodes))
@@ -277,15 +218,11 @@ def play_levels(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: i
 
     program = jax.jit(spread(one, layout), compiler_options=backend.compiler_options())
 
-    def own_key(key: Key, start: int) -> Key:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed), start)
-
-    results = []
+    keys, results = evaluation.keys(setup.members.keys, seed), []
     for start in range(0, number, at_once):
         levels = trees.take(chosen.levels, np.minimum(np.arange(start, start + at_once), number - 1))
         shared = jax.tree.map(lambda x: jnp.broadcast_to(x, (setup.members.size, *x.shape)), levels)
-        keys = jax.vmap(lambda key, start=start: own_key(key, start))(setup.members.keys)
-        everyone = setup.members.given, keys, run.policy, shared
+        everyone = setup.members.given, jax.vmap(jax.random.fold_in, (0, None))(keys, start), run.policy, shared
         results.append(jax.device_get(program(place(everyone, layout), ())[1]))
     size = setup.members.size
     returns, finished = (np.concatenate(x, axis=1)[:size, :number] for x in zip(*results, strict=True))

@@ -48,9 +48,7 @@ def answers(folder: Path) -> Answers:
         return log.Followed(path)
 
     def read(directory: Path, name: str) -> Mapping[str, np.ndarray]:
-        if not guards.is_plain(directory / name):
-            return {}
-        return followed(directory / name).read()
+        return followed(directory / name).read() if guards.is_plain(directory / name) else {}
 
     def columns(directory: Path, name: str) -> Mapping[str, np.ndarray]:
         with contextlib.suppress(ConfigError):
@@ -60,12 +58,8 @@ def answers(folder: Path) -> Answers:
     def runs() -> dict[str, Any]:
         directories = sorted(_runs(root), key=_changed, reverse=True)
         rows = [_row(root, directory, columns) for directory in directories[:MOST_RUNS]]
-        return {
-            "folder": str(folder),
-            "runs": rows,
-            "left_out": max(0, len(directories) - MOST_RUNS),
-            "now": time.time(),
-        }
+        left_out = max(0, len(directories) - MOST_RUNS)
+        return {"folder": str(folder), "runs": rows, "left_out": left_out, "now": time.time()}
 
     def run(path: str) -> dict[str, Any]:
         directory = _inside(root, path)
@@ -105,11 +99,8 @@ def _runs(root: Path) -> Iterator[Path]:
             yield here
         elif len(here.relative_to(root).parts) >= DEPTH:
             folders.clear()
-        folders[:] = [name for name in folders if not name.startswith(".") and _is_text(name)]
-
-
-def _is_text(name: str) -> bool:
-    return name.encode(errors="ignore").decode() == name
+        is_text = lambda name: name.encode(errors="ignore").decode() == name
+        folders[:] = [name for name in folders if not name.startswith(".") and is_text(name)]
 
 
 def _inside(root: Path, path: str) -> Path:
@@ -129,19 +120,14 @@ def _inside(root: Path, path: str) -> Path:
 
 def _name(directory: Path) -> str:
     """Returns the name of a run in the list; for a program of a sweep with the name of the sweep before it."""
-    return (
-        f"{directory.parent.name}/{directory.name}" if directory in sweeps.parts(directory.parent) else directory.name
-    )
+    sweep = directory.parent
+    return f"{sweep.name}/{directory.name}" if directory in sweeps.parts(sweep) else directory.name
 
 
 def _changed(directory: Path) -> float:
     """Returns when a run wrote last, in seconds since 1970."""
-    times = [
-        path.lstat().st_mtime
-        for name in (*LOGS, config_file.NAME, "summary.json")
-        if guards.is_plain(path := directory / name)
-    ]
-    return max(times, default=0.0)
+    files = (directory / name for name in (*LOGS, config_file.NAME, "summary.json"))
+    return max((path.lstat().st_mtime for path in files if guards.is_plain(path)), default=0.0)
 
 
 def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
@@ -151,15 +137,9 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     try:
         file = config_file.read(directory / config_file.NAME)
     except ConfigError as error:
-        return {
-            **row,
-            "kind": "damaged",
-            "status": "damaged",
-            "problem": str(error)[: guards.MOST_CHARACTERS],
-        }
+        return {**row, "kind": "damaged", "status": "damaged", "problem": str(error)[:MOST_CHARACTERS]}
     summary, fields = guards.contents(directory, "summary.json"), file.fields
-    seeds, swept = fields.get("seeds"), fields.get("swept")
-    first = next(iter(swept.values()), None) if isinstance(swept, dict) else None
+    seeds, first = fields.get("seeds"), next(iter(_mapping(fields.get("swept")).values()), None)
     configurations = (len(first) if isinstance(first, list) else 1) * max(1, len(sweeps.parts(directory)))
     members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
     members = max(1, guards.count(fields.get("population"))) if file.command == "evolve" else members
@@ -193,32 +173,22 @@ def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | No
         return guards.number(summary.get("fitness"))
     if command == "sweep":
         best = next(iter(guards.listed(guards.contents(directory, "sweep.json"), "ranked")), None)
-        return guards.number(best.get("value")) if isinstance(best, dict) else None
-    estimate = summary.get("return_iqm")
-    return guards.number(estimate.get("value")) if isinstance(estimate, dict) else None
+        return guards.number(_mapping(best).get("value"))
+    return guards.number(_mapping(summary.get("return_iqm")).get("value"))
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:
     """Returns ``running``, the status in the summary, or ``stopped``.
 
-    A run has stopped if no process holds it and none has written a summary.
+    A run has stopped if no process holds it and none has written a summary. If its summary is newer than its lock it
+    has ended, although its process has not.
     """
-    if run_directory.holder(directory) is not None and not _is_newer(
-        directory / "summary.json", directory / run_directory.LOCK
-    ):
-        return "running"
+    if run_directory.holder(directory) is not None:
+        written, lock = directory / "summary.json", directory / run_directory.LOCK
+        if not guards.is_plain(written) or written.lstat().st_mtime < lock.lstat().st_mtime:
+            return "running"
     status = summary.get("status")
-    if status in ("completed", "diverged", "interrupted", "stopped"):
-        return status
-    return "stopped"
-
-
-def _is_newer(path: Path, than: Path) -> bool:
-    """Returns whether a file was written after another.
-
-    A run whose summary is newer than its lock has ended, although its process has not.
-    """
-    return guards.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
+    return status if status in ("completed", "diverged", "interrupted") else "stopped"
 
 
 def _progress(directory: Path, file: config_file.ConfigFile, members: int, columns: Any) -> tuple[int, int]:
@@ -226,8 +196,7 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
         return (guards.count(float(done[-1])) if done is not None else 0), guards.count(file.fields.get("generations"))
-    config = file.fields.get("config")
-    total = guards.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
+    total = guards.count(_mapping(file.fields.get("config")).get("total_steps")) * members
     if inner := sweeps.parts(directory):
         return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
@@ -267,12 +236,7 @@ def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
     return {"spark": means, "latest": kept[-1] if kept else None}
 
 
-KINDS = {
-    ".png": "image/png",
-    ".gif": "image/gif",
-    ".mp4": "video/mp4",
-    ".html": "text/html; charset=utf-8",
-}
+KINDS = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4", ".html": "text/html; charset=utf-8"}
 """The types of the pictures and films in a run directory that are shown, by the suffix of their names."""
 LOGS = {
     "metrics.jsonl": ("env_steps", ("config", "seed")),
@@ -291,9 +255,7 @@ NO_CURVES = (*NO_METRICS, "seconds")
 def details(directory: Path, columns: Any) -> dict[str, Any]:
     """Returns the contents of the page of a run, besides those of the list; empty without a readable config file.
 
-    Args:
-        directory: The run directory.
-        columns: ``columns(directory, log)`` returns the columns of a log by name; empty if it cannot be read.
+    ``columns(directory, log)`` returns the columns of a log by name; empty if it cannot be read.
     """
     try:
         file = config_file.read(directory / config_file.NAME)
@@ -302,10 +264,9 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     summary, fields, shown = guards.contents(directory, "summary.json"), file.fields, shown_in(directory)
     names = [name for log in LOGS for name in columns(directory, log)]
     ranked = guards.listed(guards.contents(directory, "sweep.json"), "ranked")
-    swept = document if isinstance(document := fields.get("swept"), dict) else {}
-    columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
+    swept = {name: column for name, column in _mapping(fields.get("swept")).items() if isinstance(column, list)}
     settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
-    over_configurations = ("return_mean", "return_iqm") if columns_of else ()
+    over_configurations = ("return_mean", "return_iqm") if swept else ()
     hidden = (*fields, "card", *over_configurations)
     summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in hidden}
     metrics = [name for name in dict.fromkeys(names) if name not in NO_CURVES]
@@ -316,14 +277,12 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
         "settings": plain(settings),
         "options": plain(file.options),
         "history": plain(file.history),
-        "swept": {
-            str(name)[:80]: [guards.number(x) for x in column[:MOST_MEMBERS]] for name, column in columns_of.items()
-        },
+        "swept": {str(name)[:80]: [guards.number(x) for x in column[:MOST_MEMBERS]] for name, column in swept.items()},
         "results": _members(fields, summary),
         "summary": plain(summed),
         "checkpoints": _checkpoints(directory),
         "reports": [row for name in REPORTS for row in _report(directory, name)],
-        "sweep": [_place(row, columns_of) for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)],
+        "sweep": [_place(row, swept) for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)],
         "learned": _learned(directory, fields),
         "pictures": [name for name in shown if name.endswith(".png")],
         "films": [name for name in shown if not name.endswith(".png")],
@@ -367,35 +326,38 @@ def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
 
 def _report(directory: Path, name: str) -> list[dict[str, Any]]:
     """Reads a row for each environment and baseline from a report on a search."""
-    rows = []
-    for row in guards.listed(guards.contents(directory, name), "rows")[:MOST_MEMBERS]:
-        if not isinstance(row, dict):
-            continue
-        tuned = given if isinstance(given := row.get("tuned"), dict) else {}
-        estimates = {"evolved": "fitness_iqm", "compared": "baseline_iqm", "difference": "iqm_difference"}
-        rows.append(
-            {
-                "env": guards.text(row.get("env")),
-                "held_out": row.get("trained_on") is False,
-                "baseline": guards.text(row.get("baseline")),
-                "tuned": ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items()),
-                "of": name.removesuffix("report.json").rstrip("-") or "learned",
-                **{key: _estimate(row.get(entry)) for key, entry in estimates.items()},
-            }
-        )
-    return rows
+    of = name.removesuffix("report.json").rstrip("-") or "learned"
+    words = lambda tuned: ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items())
+    rows = guards.listed(guards.contents(directory, name), "rows")[:MOST_MEMBERS]
+    return [
+        {
+            "env": guards.text(row.get("env")),
+            "held_out": row.get("trained_on") is False,
+            "baseline": guards.text(row.get("baseline")),
+            "tuned": words(_mapping(row.get("tuned"))),
+            "of": of,
+            "evolved": _estimate(row.get("fitness_iqm")),
+            "compared": _estimate(row.get("baseline_iqm")),
+            "difference": _estimate(row.get("iqm_difference")),
+        }
+        for row in rows
+        if isinstance(row, dict)
+    ]
 
 
 def _estimate(value: Any) -> dict[str, float | None]:
-    given = value if isinstance(value, dict) else {}
-    return {name: guards.number(given.get(name)) for name in ("value", "low", "high")}
+    return {name: guards.number(_mapping(value).get(name)) for name in ("value", "low", "high")}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """Returns a mapping of a file; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Describes the functions that a search found here, and those that a training uses."""
     documents = {name: guards.contents(directory, name) for name in ("artefact.json", "closed.json")}
-    used = fields.get("learned")
-    used = used if isinstance(used, dict) else {}
+    used = _mapping(fields.get("learned"))
     documents |= {str(name)[:80]: value for name, value in used.items() if isinstance(value, dict)}
     return [_function(name, document) for name, document in documents.items() if document]
 

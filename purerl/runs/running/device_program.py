@@ -54,32 +54,24 @@ class RunProgram(NamedTuple):
     def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Makes the state of a batch of members, on the devices, filled up to the rows of the program.
 
-        Args:
-            members: The members of the batch.
-            step: A checkpoint to continue from; None: the start.
+        It is the one at the start or, if there is a ``step``, that of the checkpoint.
 
         Raises:
             ConfigError: The checkpoint is of other members.
         """
         layout = self.chunk.layout
-        placed = layouts.place(members, layout)
         if step is None:
-            return self.init(placed)
+            return self.init(layouts.place(members, layout))
         return saved(step, members.size, self.like, layout, self.differs)
 
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
     ) -> Iterator[Chunk]:
-        """Trains a batch of members by `run_loop.advance`, yielding a `Chunk` after each chunk.
+        """Trains a batch of members by `run_loop.advance` until ``num_iterations`` are ``done``, yielding each `Chunk`.
 
-        The metrics of a chunk are ``[iterations, members]``, on the host.
-
-        Args:
-            members: The members of the batch.
-            state: Their state, with at least as many rows as there are members; further rows fill the program up.
-            done: The number of finished iterations.
-            num_iterations: The number of iterations in all.
-            every: If it is not 0, a chunk also ends at each multiple of so many iterations.
+        Their state has at least as many rows as there are members; further rows fill the program up. The metrics of a
+        chunk are ``[iterations, members]``, on the host. If ``every`` is not 0, a chunk also ends at each multiple of
+        so many iterations.
         """
         size, placed = members.size, layouts.place(members, self.chunk.layout)
         advancing = functools.partial(self.chunk.program, placed.given)
@@ -102,24 +94,16 @@ class RunProgram(NamedTuple):
 def saved(
     step: checkpoint.CheckpointStep, size: int, like: TrainState, layout: population.Layout, differs: PyTree = False
 ) -> TrainState:
-    """Reads the state of a batch of members from a checkpoint, onto the devices.
+    """Reads the state of a batch of ``size`` members from a checkpoint, onto the devices of a layout.
 
-    Args:
-        step: The checkpoint.
-        size: The number of members in it.
-        like: The shapes of a state, to which it is filled up.
-        layout: The layout of the members on the devices.
-        differs: Which leaves of a state differ between the shards of an agent, as in `RunProgram`.
+    It is filled up to the shapes ``like``; ``differs`` is as in `RunProgram`.
 
     Raises:
         ConfigError: The checkpoint is of other members.
     """
-    owns = jax.tree.broadcast(differs, like)
-    rows = jax.tree.map(
-        lambda x, place: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype, sharding=place),
-        like,
-        layout.shardings(owns),
-    )
+    shardings = layout.shardings(jax.tree.broadcast(differs, like))
+    of_size = lambda x, place: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype, sharding=place)
+    rows = jax.tree.map(of_size, like, shardings)
     return checkpoint.read(step, rows, lambda array, leaf: layouts.place(array, layout, leaf.sharding))
 
 
@@ -135,17 +119,10 @@ def compile_program(
 ) -> RunProgram:
     """Compiles the trainings of a population into one program for any number of iterations.
 
-    The program that makes the first state is compiled beside it, in another thread.
-
-    Args:
-        make_trainer: ``make_trainer(**given)`` makes the trainer of a member.
-        members: The members ``[P]``.
-        batch_size: The number of members on the devices at once, as for `population.train_population`.
-        devices: The devices; None: all.
-        lanes: The number of members that a device computes at once, as for `population.train_population`.
-        stage: Called with the name of each stage that begins after tracing.
-        algo: The name of the algorithm, for `errors.own_code`.
-        split: How agents are cut into shards.
+    ``make_trainer(**given)`` makes the trainer of one of the members ``[P]``. The program that makes the first state is
+    compiled beside the other, in another thread. ``stage`` is called with the name of each stage that begins after
+    tracing. ``algo`` is the name of the algorithm, for `errors.own_code`, and ``split`` says how agents are cut into
+    shards. The other arguments are those of `population.train_population`.
 
     Raises:
         ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling.
@@ -160,28 +137,13 @@ def compile_program(
     options = (backend.compiler_options() or {}) | split.compiler_options(first)
     starts: list[Future[jax.stages.Compiled]] = []
 
-    def chunk_of(given, state, length):
-        return agent.chunk(given, state, length, CAPACITY)
-
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
         layout = population.layout(size, devices, lanes, split.devices)
-        given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
         with own_code(algo):
-            init = jax.jit(init_all(layout)).trace(given)
-            states = jax.tree.map(
-                lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-                init.out_info,
-                layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
-            )
-            chunk = spread(chunk_of, layout, (agent.differs, False))
-            traced = jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
+            init, chunk = _traced(agent, members, layout)
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, options))
-        return traced.lower(), layout
-
-    def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
-        init = spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
-        return lambda members: init(members, ())[1]
+        return chunk.lower(), layout
 
     with ThreadPoolExecutor(1) as beside:
         chunk = planning.compile_to_fit(
@@ -191,6 +153,26 @@ def compile_program(
         init = starts[-1].result()
     sent = splitting.sent(agent.meetings, split)
     return RunProgram(init, init.out_info, chunk, time.perf_counter() - start, agent.differs, sent)
+
+
+def _traced(
+    agent: splitting.Agent, members: population.Members, layout: population.Layout
+) -> tuple[jax.stages.Traced, jax.stages.Traced]:
+    """Traces the program that makes the states of members, and the one that trains them for a chunk."""
+
+    def chunk_of(given, state, length):
+        return agent.chunk(given, state, length, CAPACITY)
+
+    given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
+    begin = spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
+    init = jax.jit(lambda members: begin(members, ())[1]).trace(given)
+    states = jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+        init.out_info,
+        layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
+    )
+    chunk = spread(chunk_of, layout, (agent.differs, False))
+    return init, jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:

@@ -26,10 +26,8 @@ def learning(state: TrainState, size: int) -> np.ndarray:
 def cut(chunk: Chunk) -> Chunk:
     """Cuts a chunk after the iteration in which its last member stopped.
 
-    Where no member stops early it stays whole. The state is not cut: the iterations after that have changed no learner.
-
-    Args:
-        chunk: A chunk whose metrics ``[iterations, B]`` are on the host.
+    Its metrics ``[iterations, B]`` are on the host. Where no member stops early it stays whole. The state is not cut:
+    the iterations after that have changed no learner.
     """
     if "stopped" not in chunk.metrics:
         return chunk
@@ -46,17 +44,9 @@ def cut(chunk: Chunk) -> Chunk:
 def after_evaluation(
     state: TrainState, evaluated: dict[str, Any], target: float, iteration: int, layout: population.Layout
 ) -> TrainState:
-    """Stops the members that have reached a target in an evaluation.
+    """Stops the members whose return in an evaluation (`evaluation.prepare`) is at least ``target``, as `stopped` does.
 
-    Args:
-        state: The state of a batch of members.
-        evaluated: The results of the evaluation (`evaluation.prepare`).
-        target: The return at which a member stops. Only members that still learn stop.
-        iteration: The iteration after which the evaluation took place.
-        layout: The layout of the members on the devices.
-
-    Returns:
-        The state, in which these members have stopped after ``iteration``.
+    The evaluation took place after ``iteration``.
     """
     return stopped(state, np.array(evaluated["return_per_seed"]) >= target, iteration, layout)
 
@@ -74,12 +64,7 @@ def faults(state: TrainState, size: int) -> list[tuple[str, int] | None]:
 
 
 def divergences(run: Run, faults: Sequence[tuple[str, int] | None]) -> list[str]:
-    """Returns a line for each agent that diverged, at most `MOST_TOLD`, and one about what may help.
-
-    Args:
-        run: The run.
-        faults: For each agent, what `faults` found.
-    """
+    """Returns a line for each agent that diverged (`faults`), at most `MOST_TOLD`, and some about what may help."""
     diverged = [(agent, *fault) for agent, fault in enumerate(faults) if fault]
     seeds = [label["seed"] for label in run.setup.labels]
     lines = [
@@ -137,6 +122,5 @@ def stopped_at(state: TrainState, size: int, trainer: Trainer) -> list[int | Non
     """Returns after how many frames each of the first ``size`` members stopped early; None: it did not."""
     if not state.stopping:
         return [None] * size
-    return [
-        at if at is None else trainer.frames(at) for at in stopping.iterations(processes.fetch(state.stopping))[:size]
-    ]
+    iterations = stopping.iterations(processes.fetch(state.stopping))[:size]
+    return [at if at is None else trainer.frames(at) for at in iterations]

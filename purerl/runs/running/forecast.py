@@ -56,13 +56,9 @@ class Forecast(NamedTuple):
 
 
 def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str) -> Forecast:
-    """Counts the kernels and the traffic of a program and predicts its speed on a GPU.
+    """Counts the kernels and the traffic of a program, compiled for a GPU of `GPUS`, and predicts its speed there.
 
-    Args:
-        setup: The setup of the run.
-        program: Its program, compiled for ``target``.
-        cost: The program's memory and arithmetic.
-        target: The name of the GPU in `GPUS`.
+    ``cost`` is the memory and the arithmetic of the program.
     """
     gpu, census = GPUS[target], counted(setup, program)
     frames = setup.trainer.frames(setup.config.num_iterations) * cost.members
@@ -91,9 +87,7 @@ def counted(setup: Setup, program: RunProgram) -> Census:
 def seconds(census: Census, flops: float) -> float:
     """Estimates the seconds of a program on this machine's devices; 0 if their speed is not known.
 
-    Args:
-        census: The kernels and bytes of the program on each device.
-        flops: The floating-point operations of each device.
+    ``census`` and ``flops``, the floating-point operations, are those of each device.
     """
     kind = jax.devices()[0]
     if kind.platform == "cpu":
@@ -126,11 +120,9 @@ def forecast_in_words(forecast: Forecast) -> str:
     for loop in forecast.loops:
         share = loop["seconds"] / forecast.wall_seconds
         if share >= SHOWN or not loop["depth"]:
-            moved = planning.gigabytes(loop["traffic_bytes"])
-            name = "  " * loop["depth"] + loop["label"]
-            rows.append(
-                f"{name:<36}{loop['runs']:>12,}{loop['kernels']:>10}{moved:>12}{loop['bound']:>10}{share:>7.0%}"
-            )
+            name, moved = "  " * loop["depth"] + loop["label"], planning.gigabytes(loop["traffic_bytes"])
+            row = f"{name:<36}{loop['runs']:>12,}{loop['kernels']:>10}{moved:>12}{loop['bound']:>10}{share:>7.0%}"
+            rows.append(row)
     return "\n".join([planning.lines(quantities), "", *rows, "(kernels and traffic: of one run of the loop)"])
 
 
@@ -160,13 +152,7 @@ def plan(
 ) -> tuple[planning.Plan, Speed | Forecast | None]:
     """Determines the cost of a run from its compiled program, here or on the GPU ``target``.
 
-    It writes nothing.
-
-    Args:
-        description: The description of the run.
-        options: Its options.
-        target: The name of a GPU (empty: this machine).
-        measured: Whether to train for a few seconds.
+    It writes nothing. An empty target is this machine. If it is ``measured``, it trains for a few seconds.
 
     Returns:
         The cost; and beside it a forecast if there is a ``target``, else the speed: of a short training if it is

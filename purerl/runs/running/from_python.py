@@ -46,7 +46,10 @@ def train_in_chunks(
     """
     rows: list[Any] = []
     with contextlib.ExitStack() as stack:
-        state, chunks = (_hosted if trainer.fleet.host else _compiled)(trainer, key, num_iterations, every, stack)
+        if trainer.fleet.host:
+            state, chunks = _hosted(trainer, key, num_iterations, every, stack)
+        else:
+            state, chunks = _compiled(trainer, key, num_iterations, every)
         for state, metrics in chunks:
             rows.append(metrics)
             if on_chunk(state, metrics) is True:
@@ -59,17 +62,16 @@ Started = tuple[TrainState, Iterator[tuple[TrainState, Any]]]
 """The state that a training begins with, and an iterator over the states and metrics after its chunks."""
 
 
-def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:
+def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int) -> Started:
     """Begins a training that is one compiled program."""
-    advance = jax.jit(loops.chunk(trainer, device_program.CAPACITY), donate_argnums=0)
-    pace: dict[str, Any] = {
-        "capacity": device_program.CAPACITY,
-        "chunk_seconds": device_program.CHUNK_SECONDS,
-        "every": every,
-    }
+    capacity, chunk_seconds = device_program.CAPACITY, device_program.CHUNK_SECONDS
+    advance = jax.jit(loops.chunk(trainer, capacity), donate_argnums=0)
     state = jax.jit(trainer.init)(key)
+    chunks = run_loop.advance(
+        advance, state, 0, num_iterations, capacity=capacity, chunk_seconds=chunk_seconds, every=every
+    )
     cut = lambda chunk: {name: np.asarray(values)[: chunk.length] for name, values in chunk.metrics.items()}
-    return state, ((chunk.state, cut(chunk)) for chunk in run_loop.advance(advance, state, 0, num_iterations, **pace))
+    return state, ((chunk.state, cut(chunk)) for chunk in chunks)
 
 
 def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:

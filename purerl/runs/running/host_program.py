@@ -7,6 +7,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +25,17 @@ from purerl.runs.running.run_loop import Chunk
 from purerl.store import checkpoint
 from purerl.types import Key, PyTree, Trainer, TrainState
 
-CHUNK_SECONDS = 0.25
-"""The seconds that a chunk should take, which is how often the log is written."""
 CLOSE_SECONDS = 1.0
 """Seconds that a rollout which workers step has to end by itself, before they are closed."""
+
+
+class Iterated(NamedTuple):
+    """An iteration: metrics on the device, the seconds of its parts, numbers of the host, what episodes told."""
+
+    metrics: PyTree
+    seconds: dict[str, float]
+    numbers: dict[str, float]
+    told: Told
 
 
 class HostProgram:
@@ -66,7 +74,6 @@ class HostProgram:
         self._collector: Collector | None = None
         self._names: dict[str, None] = {}
         self._actor: Actor | None = None
-        self._filled, self._done, self._ended, self._size = 0, 0, 0, 0
 
     @property
     def batch_size(self) -> int:
@@ -79,11 +86,7 @@ class HostProgram:
         self._collector = self._actor = None
 
     def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
-        """Opens the environments of a batch of members and makes its state.
-
-        Args:
-            members: The members of the batch.
-            step: A checkpoint to continue from; None: the start. Episodes begin anew in either case.
+        """Opens the environments of a batch of members and makes its state. Episodes begin anew at a checkpoint.
 
         Raises:
             HostError: The environments failed.
@@ -94,21 +97,17 @@ class HostProgram:
         self._size = size
         filled = trees.fill(members, self.chunk.batch_size)
         self._given = jax.device_put(filled.given, self.chunk.layout.sharding)
-        done = step.number if step else 0
+        done, elsewhere = step.number if step else 0, self._ahead > 0
         host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
-        elsewhere = self._ahead > 0
+        copies = num_envs * self.chunk.batch_size
         with breakable:
-            steppers = self._open.enter_context(
-                opening.opened(
-                    host, num_envs * self.chunk.batch_size, self._how, self.who, self._warn, elsewhere=elsewhere
-                )
-            )
+            opened = opening.opened(host, copies, self._how, self.who, self._warn, elsewhere=elsewhere)
+            steppers = self._open.enter_context(opened)
         actor = Actor(made, self._given, steppers, self._trainer.fleet.env, self._trainer.num_steps, breakable)
         with breakable:
             actor.reset(seeds(filled.keys, num_envs, self.who.groups, done))
         interrupts.renew()
-        self._filled, self._done, self._ended, self._actor = 0, done, 0, actor
-        self._cut = 0
+        self._filled, self._done, self._ended, self._cut, self._actor = 0, done, 0, 0, actor
         if step is None:
             state = self._warmed_up(made.begin(self._given, filled.keys), actor)
         else:
@@ -157,16 +156,7 @@ class HostProgram:
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
     ) -> Iterator[Chunk]:
-        """Trains a batch of members, for which `begin` was called, yielding a `Chunk` after each chunk.
-
-        A chunk takes about a quarter of a second. Its metrics are ``[iterations, members]``, on the host.
-
-        Args:
-            members: The members of the batch.
-            state: Their state.
-            done: The number of finished iterations.
-            num_iterations: The number of iterations in all.
-            every: If it is not 0, a chunk also ends at each multiple of so many iterations.
+        """Trains a batch of members, for which `begin` was called, as `RunProgram.chunks` does.
 
         Raises:
             HostError: The environments failed. The iterations before that are yielded first.
@@ -179,22 +169,22 @@ class HostProgram:
             self._open.callback(functools.partial(self._collector.close, CLOSE_SECONDS if self.who.workers else None))
         failed: BaseException | None = None
         while done < num_iterations:
-            start, rows_of_iterations = time.perf_counter(), []
+            start, iterations = time.perf_counter(), []
             while True:
                 try:
-                    state, metrics, seconds, of_host, told = self._iterate(state, done)
+                    state, made = self._iterate(state, done)
                 except (HostError, Interrupted, KeyboardInterrupt) as error:
                     failed = error
                     break
                 done += 1
                 self._done = done
-                rows_of_iterations.append((metrics, seconds, of_host, told))
-                full = time.perf_counter() - start >= CHUNK_SECONDS
+                iterations.append(made)
+                full = time.perf_counter() - start >= device_program.CHUNK_SECONDS
                 if full or done == num_iterations or (every and done % every == 0):
                     break
-            if failed and not rows_of_iterations:
+            if failed and not iterations:
                 raise failed
-            rows = [self._row(*each, members.size) for each in rows_of_iterations]
+            rows = [self._row(made, members.size) for made in iterations]
             nothing = np.full(members.size, np.nan, np.float32)  # of what no episode had told before
             stacked = {name: np.stack([row.get(name, nothing) for row in rows]) for name in rows[-1]}
             self._ended += int(stacked["episodes"].sum())
@@ -202,15 +192,8 @@ class HostProgram:
             if failed:
                 raise failed
 
-    def _iterate(
-        self, state: TrainState, done: int
-    ) -> tuple[TrainState, PyTree, dict[str, float], dict[str, float], Told]:
-        """Runs one iteration.
-
-        Returns:
-            The state, the metrics on the device, the seconds of each part of the iteration, numbers of the host, and
-            what episodes told (`Rollout.told`).
-        """
+    def _iterate(self, state: TrainState, done: int) -> tuple[TrainState, Iterated]:
+        """Runs one iteration."""
         assert self._collector is not None
         interrupts.renew()
         rollout: Rollout = self._collector.next()
@@ -223,16 +206,15 @@ class HostProgram:
         lag = done - rollout.versions
         numbers = {"lag_least": lag.min(), "lag_mean": lag.mean(), "lag_largest": lag.max()}
         cut, self._cut = rollout.cut + self._cut, 0
-        return state, metrics, rollout.seconds, {**numbers, "episodes_cut": cut}, rollout.told
+        return state, Iterated(metrics, rollout.seconds, {**numbers, "episodes_cut": cut}, rollout.told)
 
-    def _row(
-        self, metrics: PyTree, seconds: dict[str, float], of_host: dict[str, float], told: Told, size: int
-    ) -> dict[str, np.ndarray]:
+    def _row(self, made: Iterated, size: int) -> dict[str, np.ndarray]:
         """Joins the metrics ``[members]`` of an iteration, including the share of its time of each part."""
-        whole = sum(seconds.values())
-        shares = {f"share_{name}": value / whole for name, value in seconds.items()}
-        own = {name: np.full(size, value, np.float32) for name, value in {**of_host, **shares}.items()}
-        return {name: np.asarray(values)[:size] for name, values in metrics.items()} | own | self._told(told, size)
+        whole = sum(made.seconds.values())
+        shares = {f"share_{name}": value / whole for name, value in made.seconds.items()}
+        own = {name: np.full(size, value, np.float32) for name, value in {**made.numbers, **shares}.items()}
+        of_device = {name: np.asarray(values)[:size] for name, values in made.metrics.items()}
+        return of_device | own | self._told(made.told, size)
 
     def _told(self, told: Told, size: int) -> dict[str, np.ndarray]:
         """Returns ``info/NAME``, the means ``[size]`` of what each member's episodes told, of all names so far.
@@ -263,21 +245,14 @@ WARMUP = 2**31 + 4
 def seeds(keys: Key, num_envs: int, groups: int, done: int) -> list[np.ndarray]:
     """Draws the seeds of the environments of each group.
 
-    They differ for each member's key, each environment, and each iteration that a training continues from.
-
-    Args:
-        keys: The keys of the members, ``[P]``. Not consumed.
-        num_envs: The number of environments of a member.
-        groups: The number of groups, each with ``num_envs // groups`` environments of each member.
-        done: The number of finished iterations.
+    They differ for each member's key ``[P]``, which is not consumed, each of its ``num_envs`` environments, and each
+    number of finished iterations that a training continues from.
 
     Returns:
         For each group its seeds ``[P * num_envs // groups]``, int64, member after member.
     """
-    seeds_of_rows = []
-    for words in np.asarray(jax.random.key_data(keys)).reshape(len(keys), -1).tolist():
-        drawn = np.random.SeedSequence([*words, done]).generate_state(num_envs)
-        seeds_of_rows.append(drawn.astype(np.int64) >> 1)
-    rows = np.stack(seeds_of_rows)  # [P, B]
+    words = np.asarray(jax.random.key_data(keys)).reshape(len(keys), -1).tolist()
+    drawn = [np.random.SeedSequence([*each, done]).generate_state(num_envs) for each in words]
+    rows = np.stack(drawn).astype(np.int64) >> 1  # [P, B]
     part = num_envs // groups
     return [rows[:, group * part : (group + 1) * part].reshape(-1) for group in range(groups)]

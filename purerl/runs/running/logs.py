@@ -39,11 +39,8 @@ class Written(NamedTuple):
 def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     """Opens the logs of a run to append to them, and closes them at the end of the context.
 
-    Of several processes the first one writes; those of the others do nothing.
-
-    Args:
-        run: The run.
-        known: What the run had saved when this process began.
+    ``known`` is what the run had saved when this process began. Of several processes the first one writes; those of the
+    others do nothing.
     """
     if not processes.is_first():
         yield Written((), lambda *_: None, lambda *_: None)
@@ -97,13 +94,11 @@ def derived(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False)
     - ``policy_lag``: by how many updates the parameters that acted are older than those that learn. On policy it is a
       mean over the data that is learned from, off policy over all data that is stored.
 
-    Args:
-        config: A config whose floats are scalars or ``[P]``; ``P`` is 1 for scalars.
-        iterations: The numbers of finished iterations, ``[n]``.
-        own_optimiser: Whether the user's own optimiser takes the place of Adam.
+    ``iterations`` ``[n]`` are numbers of finished iterations, and ``own_optimiser`` says whether the user's own
+    optimiser takes the place of Adam.
 
     Returns:
-        The metrics that the config has, by name, each ``[n, P]`` float32.
+        The metrics that the config has, by name, each ``[n, P]`` float32, where its floats are ``[P]`` or scalars (1).
     """
     done = np.asarray(iterations, np.float64)[:, None]
     updates = config.total_updates / config.num_iterations if hasattr(config, "total_updates") else None

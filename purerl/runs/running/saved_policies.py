@@ -24,11 +24,7 @@ WARM_START = "warm_start"
 
 
 def read_warm_start(description: TrainingDescription, source: str) -> tuple[TrainingDescription, PyTree]:
-    """Reads the policies that a run begins with.
-
-    Args:
-        description: The description of the run.
-        source: The run whose policies these are, ``RUN`` or ``RUN:AGENT``; empty: none.
+    """Reads the policies that a run begins with, those of the run ``source``: ``RUN`` or ``RUN:AGENT``; empty: none.
 
     Returns:
         The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
@@ -115,11 +111,7 @@ class Best:
                 say(console, f"the saved best policies cannot be read, and new ones are collected: {error}")
 
     def watch(self, metrics: dict[str, np.ndarray]) -> None:
-        """Records the episodes that ended in a chunk.
-
-        Args:
-            metrics: The metrics of the chunk, ``[iterations, B]``, on the host.
-        """
+        """Records the episodes that ended in a chunk with ``metrics`` ``[iterations, B]``, on the host."""
         ended = metrics["episodes"]
         total = np.sum(np.where(ended > 0, metrics["episode_return"] * ended, 0.0), axis=0)
         begun = self._ended.size
@@ -129,9 +121,8 @@ class Best:
     def keep(self, first: int, policy: PyTree) -> None:
         """Compares policies with the best ones so far, keeps the better ones, and writes all on the first process.
 
-        Args:
-            first: The number of the first member that they belong to.
-            policy: The policies ``[B]``, on the host. Further rows, which fill a program up, are ignored.
+        The policies ``[B]``, on the host, are those of the members from number ``first`` on. Further rows, which fill a
+        program up, are ignored.
         """
         size = self._ended.size
         if not size:
