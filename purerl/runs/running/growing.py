@@ -94,7 +94,8 @@ def grow(
     if old.split:
         raise ConfigError(f"{source}: agents with shards cannot grow")
     new = dataclasses.replace(new, warm_start={})  # the grown run resumes from checkpoints
-    grown_from, run = TrainingRun.of(old, options, source), TrainingRun.of(new, options, target)
+    grown_from = TrainingRun.of(old, options, source)
+    run = TrainingRun.of(new, options, target)
     before = jax.eval_shape(grown_from.setup.trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
     if lines := _problems(before, after):
