@@ -21,7 +21,7 @@ LONG = {
     "reuse.reusing": "its docstring explains what is learned from",
 }
 """Functions of more than 60 lines in algos and learners, and why they are not two."""
-ELSEWHERE = {"nested conditional": 18, "parallel calls": 165, "long function": 29}
+ELSEWHERE = {"nested conditional": 18, "parallel calls": 165, "long function": 27}
 """How many there are in the rest of the package; a change may lower a number."""
 
 

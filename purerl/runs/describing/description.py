@@ -263,34 +263,29 @@ def describe(
     Raises:
         ConfigError: With a line for each problem.
     """
-    params, algorithm = options.params, ALGORITHMS[algo]
+    params, environments = options.params, list[Env]()
+    algorithm = ALGORITHMS[algo].wrapped(looking) if options.diagnostics else ALGORITHMS[algo]
     swept = start.swept if swept is None else swept
-    problems, env = Problems(cfg.problems(options)), None
-    if not problems:
-        problems.extend(_size_problems(options, configurations(swept)))
-    if getattr(options, "diagnostics", False):
-        algorithm = algorithm.wrapped(looking)
-    with problems.collected(), _planned_copies(options, config, configurations(swept)):
-        env = checked(options.env, params, env_part(swept))
-    environments = [env] if env else []
+    count = configurations(swept)
+    problems = Problems(cfg.problems(options) or _size_problems(options, count))
+    with problems.collected(), _planned_copies(options, config, count):
+        environments = [checked(options.env, params, env_part(swept))]
     problems.of_settings(algorithm, config, environments, changed or usual(algo, options, start), config_part(swept))
     for env in environments:
         problems.extend(host_problems(options, config, env))
         problems.extend([] if problems else sharding.problems(options, algorithm, config, env))
     learned, parts = dict(start.learned), dict[str, str]()
     with problems.collected():
-        artefacts.read(learned)
         learned |= artefacts.described(algo, options)
+        parts = own_parts.described(options)
         functions = artefacts.read(learned)
         environments = [artefacts.environment(functions, env) for env in environments]
-        problems.extend([] if problems else artefacts.problems(functions, config))
-        parts = own_parts.described(options)
-        if parts and not problems:  # making a learner of them checks them
-            view = algorithm.view(config, environments[0])
-            algorithm.make_learner(config, environments[0], **own_parts.made(parts, config, view))
+        if not problems:
+            problems.extend(artefacts.problems(functions, config))
+            _check_parts(algorithm, config, environments[0], parts)
     if algorithm.datasets and env_part(swept):
-        names = ", ".join(env_part(swept))
-        problems.append(f"{names}: cannot be swept; {algo} learns from a dataset of one environment")
+        reason = f"cannot be swept; {algo} learns from a dataset of one environment"
+        problems.append(f"{', '.join(env_part(swept))}: {reason}")
     problems.refuse()
     view, played = algorithm.view(config, environments[0]), {"env": options.env, "env_params": params}
     return TrainingDescription(
@@ -307,6 +302,12 @@ def describe(
         split=sharding.described(options),
         parts=parts,
     )
+
+
+def _check_parts(algorithm: Algorithm, config: Any, env: Env, parts: dict[str, str]) -> None:
+    """Raises `ConfigError` if the user's own parts, of which there may be none, fit no learner of the algorithm."""
+    if parts:
+        algorithm.make_learner(config, env, **own_parts.made(parts, config, algorithm.view(config, env)))
 
 
 def _size_problems(options: Any, count: int) -> list[str]:
