@@ -97,9 +97,9 @@ def points(run: Path) -> dict[str, list[float]]:
     import numpy as np
 
     from purerl.display import curves as display
-    from purerl.runs.reading import curves
+    from purerl.runs.reading import results
 
-    frames, middle, quantiles = curves.population(run)
+    frames, middle, quantiles = results.population(run)
     levels = list(quantiles.values())
     frames, values = display.binned(frames, np.stack([middle, levels[0], levels[-1]]), 2 * display.width(frames))
     known = np.isfinite(values).all(axis=0)

@@ -66,7 +66,7 @@ def _title(file: Any) -> str:
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws a curve for each run."""
     from purerl.display import curves, words
-    from purerl.runs.reading.curves import lines
+    from purerl.runs.reading.results import lines
 
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
     short = len({run.name for run in runs}) == len(runs)
@@ -81,7 +81,7 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
 def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the returns of a population."""
     from purerl.display import curves
-    from purerl.runs.reading.curves import population
+    from purerl.runs.reading.results import population
 
     x, middle, quantiles = population(runs[0])
     if not len(x):
@@ -110,7 +110,7 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the fitness of a search over its frames, and what it learned."""
     from purerl.learned import artefacts
     from purerl.meta import pictures
-    from purerl.runs.reading.curves import lines
+    from purerl.runs.reading.results import lines
     from purerl.store import trusted_modules
 
     trust = trusted_modules.memory(False)

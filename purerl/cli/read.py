@@ -60,10 +60,10 @@ def compare(args: list[str]) -> int:
         raise ConfigError(f"runs = {list(options.runs)}: must be two or more run directories")
 
     from purerl.display import tables
-    from purerl.runs.reading import comparison
+    from purerl.runs.reading import results
     from purerl.store.writing import finite
 
-    rows = comparison.compare([Path(run) for run in options.runs])
+    rows = results.compare([Path(run) for run in options.runs])
     if options.json:
         output.show(json.dumps(finite(rows), indent=2))
     else:

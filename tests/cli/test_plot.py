@@ -9,7 +9,7 @@ import pytest
 from purerl import cli, ppo
 from purerl.learned import artefacts, sockets
 from purerl.runs.describing import config_file
-from purerl.runs.reading import curves
+from purerl.runs.reading import results
 
 FRAMES = 64
 
@@ -64,18 +64,18 @@ def searched(tmp_path):
 
 
 def test_curves_of_a_run(trained):
-    [result] = curves.lines(trained, "it", "episode_return", "frames")
+    [result] = results.lines(trained, "it", "episode_return", "frames")
     np.testing.assert_array_equal(result.x, [64, 128, 192])
     np.testing.assert_array_equal(result.values, [[10, 20, 30], [np.nan, 21, 31]])
-    np.testing.assert_allclose(curves.lines(trained, "it", "loss", "seconds")[0].x, [2, 4, 6])
+    np.testing.assert_allclose(results.lines(trained, "it", "loss", "seconds")[0].x, [2, 4, 6])
 
 
 def test_quantiles_of_batches(trained):
-    x, middle, result = curves.population(trained)
+    x, middle, result = results.population(trained)
     np.testing.assert_array_equal(x, [64, 128, 192])
     np.testing.assert_array_equal(middle, [5.5, 5.5, 5.5])
     np.testing.assert_array_equal(result[0.5], [5, 5, 5])
-    curves.draw(trained)
+    results.draw(trained)
     assert (trained / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -17,7 +17,7 @@ from purerl.display.dashboard.server import Answers, Missing
 from purerl.display.words import shown
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file, run_directory, sweeps
-from purerl.runs.reading.curves import NO_METRICS
+from purerl.runs.reading.results import NO_METRICS
 from purerl.store import guards, log
 from purerl.store.guards import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
 

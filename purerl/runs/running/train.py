@@ -33,7 +33,7 @@ from purerl.runs.describing.run_directory import (
     resume_command,
 )
 from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
-from purerl.runs.reading import curves, evaluation, levels
+from purerl.runs.reading import evaluation, levels, results
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies
@@ -55,7 +55,7 @@ FILES = (
     TIMES,
     EVALUATIONS,
     *ELSEWHERE,
-    curves.NAME,
+    results.NAME,
     levels.FILE,
     levels.PICTURE,
     "summary.json",
@@ -253,7 +253,7 @@ def _train_and_play(
         sweeps.write_sweep(directory, sweeps.rank(setup.swept, scores))
     else:
         with picturing(directory):
-            curves.draw(directory)
+            results.draw(directory)
     if trained.buffer is not None:
         with picturing(directory):
             levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
