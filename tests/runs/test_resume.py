@@ -164,7 +164,7 @@ def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("file", [checkpoint.CARD, checkpoint.ARRAYS])
+@pytest.mark.parametrize("file", [checkpoint.CARD, checkpoint.PIECE.format(0)])
 def test_a_damaged_checkpoint(file, whole, copy, capsys):
     """The one before serves, and is told; never wrong values, never from the start; --strict refuses."""
     path = copy / "checkpoints" / "0" / "21" / file
