@@ -1,11 +1,10 @@
 """Checkpoints: the whole state of a run as one directory, which is there whole or not at all.
 
 A directory of checkpoints holds one folder for each save, a step, named by its number. In it each process of the run
-has written a piece, its part of the arrays, as a safetensors file. A part of an array is in it as
-``NAME@START,START,...``, by the indices along all axes at which the part begins; empty arrays are left out. The first
-process has written ``card.json`` with a format version, the step's number, a description by the caller (``about``), the
-versions of the libraries, size and SHA-256 digest of each piece, and a digest of all of this. A step that does not
-match its digests is reported as damaged.
+has written a piece, a safetensors file with its part of the arrays (`tensors.own`). The first process has written
+``card.json`` with a format version, the step's number, a description by the caller (``about``), the versions of the
+libraries, size and SHA-256 digest of each piece, and a digest of all of this. A step that does not match its digests is
+reported as damaged.
 """
 
 import collections
@@ -41,8 +40,6 @@ KEEP = 2
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
 CARD, PIECE, NOTE = "card.json", "state-{}.safetensors", "piece-{}.json"
 """The files of a step; the last two by the number of a process. A note exists until the first process has read it."""
-BLOCK = 2**20
-"""The number of bytes that are read at once to compute a digest."""
 WAIT_SECONDS = 300.0
 """The time that the first process waits for the pieces of the others, in seconds."""
 LOOK_SECONDS = 0.05
@@ -243,20 +240,16 @@ def _card(path: Path) -> dict[str, Any]:
 
 def _verify(path: Path, piece: Any) -> None:
     """Raises `Damaged` unless a piece has the size and the digest that its card says; a digest comes after a size."""
+    expected = piece if isinstance(piece, dict) else {}
     try:
         file, size = guards.opened(path)
         with file:
-            if not isinstance(piece, dict) or size != piece.get("bytes"):
-                raise Damaged(f"{path}: was changed after it was written (it has {size} bytes)")
-            digest = hashlib.sha256()
-            while block := file.read(BLOCK):
-                digest.update(block)
-    except Damaged:
-        raise
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if size == expected.get("bytes") else ""
     except (ConfigError, OSError) as error:
         raise Damaged(f"{path}: cannot be read ({error})") from None
-    if digest.hexdigest() != piece.get("sha256"):
-        raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
+    if not digest or digest != expected.get("sha256"):
+        reason = "sha256 differs" if digest else f"it has {size} bytes"
+        raise Damaged(f"{path}: was changed after it was written ({reason})")
 
 
 def read(step: CheckpointStep, like: PyTree, put: tensors.Put = tensors.on_default) -> PyTree:

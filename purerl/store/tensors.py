@@ -69,7 +69,7 @@ def types(arrays: Mapping[str, Any]) -> dict[str, ArrayType]:
 def blocks(arrays: Mapping[str, Any]) -> Iterator[Any]:
     """Yields the bytes of a safetensors file, block by block.
 
-    An array in the host's memory is not copied; one of a device is on the host only while it is written.
+    An array that lies in the host's memory is not copied.
 
     Args:
         arrays: By their names, what `numpy.asarray` makes the arrays of, each with its shape and dtype.
@@ -96,10 +96,7 @@ def opened(path: Path, most_bytes: float = math.inf) -> Any:
     Raises:
         ConfigError: It is no such file, or its header is larger than `MOST_HEADER_BYTES`.
     """
-    file, size = guards.opened(path)
-    with file:
-        if size > most_bytes:
-            raise ConfigError(f"{path}: larger than {most_bytes} bytes")
+    with guards.opened(path, most_bytes)[0] as file:
         header = int.from_bytes(file.read(8), "little")
     reason = f"a header of {header} bytes"
     try:
@@ -171,7 +168,10 @@ def check_digest(path: Path, document: dict[str, Any], arrays: Mapping[str, np.n
 
 
 class Part(NamedTuple):
-    """A part of an array that is to be written: the first rows of ``array``, so many as ``shape`` has."""
+    """A part of an array that is to be written: the first rows of ``array``, so many as ``shape`` has.
+
+    `numpy.asarray` returns them, without a copy if ``array`` lies in the host's memory.
+    """
 
     array: Any
     shape: tuple[int, ...]
