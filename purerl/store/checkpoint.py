@@ -122,7 +122,8 @@ def save_piece(
     Raises:
         OSError: The step cannot be written; nothing is left behind.
     """
-    path, temporary = directory / str(step), directory / f"{step}.{token}.tmp"
+    path = directory / str(step)
+    temporary = directory / f"{step}.{token}.tmp"
     try:
         temporary.mkdir(parents=True, exist_ok=True)
         piece = _write(temporary / PIECE.format(process), tensors.blocks(parts))
@@ -159,7 +160,8 @@ def _write(path: Path, blocks: Iterable[Any]) -> dict[str, Any]:
 
 def _received(folder: Path, process: int) -> dict[str, Any]:
     """Waits for the piece of a process, and returns what its note says, which is removed. Raises `OSError`."""
-    note, until = folder / NOTE.format(process), time.monotonic() + WAIT_SECONDS
+    note = folder / NOTE.format(process)
+    until = time.monotonic() + WAIT_SECONDS
     while not note.exists():
         if time.monotonic() > until:
             raise OSError(f"process {process} has not written its part within {WAIT_SECONDS:g} seconds")

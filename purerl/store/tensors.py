@@ -117,8 +117,8 @@ def check_types(path: Path, found: Mapping[str, ArrayType], expected: Mapping[st
     """Raises `ConfigError`, which names the first array in ``path`` that is not as expected, missing or too many."""
     for name in sorted(found.keys() | expected.keys()):
         if found.get(name) != expected.get(name):
-            is_now, wanted = found.get(name, "missing"), expected.get(name, "nothing")
-            raise ConfigError(f"{path}: {name[:80]!r} is {is_now}, expected {wanted}")
+            wanted = expected.get(name, "nothing")
+            raise ConfigError(f"{path}: {name[:80]!r} is {found.get(name, 'missing')}, expected {wanted}")
 
 
 def read(path: Path, file: Any, name: str) -> np.ndarray:
