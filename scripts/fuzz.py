@@ -130,11 +130,12 @@ def load_log(directory: Path) -> str:
 
 
 def seal_checkpoint(directory: Path) -> None:
-    """The digest of what the card now says."""
+    """The digests of what the piece has, and of what the card then says."""
     card = json.loads((directory / "3" / checkpoint.CARD).read_text())
     del card["sha256"]
-    digest = hashlib.sha256((directory / "3" / checkpoint.ARRAYS).read_bytes() + writing.canonical(card))
-    (directory / "3" / checkpoint.CARD).write_text(json.dumps({**card, "sha256": digest.hexdigest()}))
+    piece = (directory / "3" / checkpoint.PIECE.format(0)).read_bytes()
+    card["pieces"] = [{"bytes": len(piece), "sha256": hashlib.sha256(piece).hexdigest()}]
+    (directory / "3" / checkpoint.CARD).write_text(json.dumps({**card, "sha256": tensors.digest(card, {})}))
 
 
 COMMANDS = (
@@ -316,7 +317,7 @@ def state_in(directory: Path) -> Iterator[None]:
 LOADERS = [
     Loader("policy", (policies.DESCRIPTION, policies.ARRAYS), make_policy, load_policy, seal_policy),
     Loader("config", ("config.json", "mine.yaml"), make_config, load_config),
-    Loader("checkpoint", ("3/card.json", "3/state.safetensors"), make_checkpoint, load_checkpoint, seal_checkpoint),
+    Loader("checkpoint", ("3/card.json", "3/state-0.safetensors"), make_checkpoint, load_checkpoint, seal_checkpoint),
     Loader("log", ("metrics.jsonl",), make_checkpoint, load_log),
     Loader("commands", ("commands.json",), make_commands, load_commands, change=change_command),
     Loader("summary", ("summary.json",), make_summary, lambda d: repr(results.compare([d]))),

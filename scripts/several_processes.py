@@ -126,7 +126,7 @@ def saved(step: Path) -> bytes:
             start, end = (begin + x for x in entry["data_offsets"])
             size = (end - start) // max(1, math.prod(entry["shape"]))
             part = np.frombuffer(data[start:end], np.uint8).reshape(*entry["shape"], size)
-            array, _, at = name.rpartition("@") if "-" in file.stem else (name, "", ",".join("0" * len(entry["shape"])))
+            array, _, at = name.rpartition("@")
             whole.setdefault(array, []).append(([int(x) for x in at.split(",") if x], part))
     results = []
     for name, parts in sorted(whole.items()):

@@ -55,7 +55,7 @@ def save(kind: Kind, path: Path, arrays: Mapping[str, np.ndarray], card: dict[st
     """
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     document = json.loads(json.dumps(writing.finite({"format": FORMAT, **card})))
-    document["sha256"] = tensors.digest(document, whole)
+    document[tensors.SEAL] = tensors.digest(document, whole)
     content = safetensors.numpy.save(whole, {CARD: json.dumps(document)})
     if len(content) > MOST_BYTES:
         raise ConfigError(f"{path}: would be larger than {MOST_BYTES} bytes; {kind.less}")
@@ -77,16 +77,10 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
     Raises:
         ConfigError: The file is not of this kind, or was changed after it was written. One line, which names the path.
     """
-    file, size = guards.opened(path)
-    with file:
-        if size > MOST_BYTES:
-            raise ConfigError(f"{path}: larger than {MOST_BYTES} bytes")
-        header = tensors.read_header(file, size, path)
-        card = _card(kind, path, header.metadata)
-        arrays = tensors.read_checked(file, path, header.places, expected(card))
-    if tensors.digest({name: x for name, x in card.items() if name != "sha256"}, arrays) != card["sha256"]:
-        raise ConfigError(f"{path}: was changed after it was written (sha256 differs)")
-    tensors.check_finite(path, arrays)
+    with tensors.opened(path, MOST_BYTES) as file:
+        card = _card(kind, path, file.metadata() or {})
+        arrays = tensors.read_all(path, file, expected(card))
+    tensors.check_digest(path, card, arrays)
     return Stored(card, arrays)
 
 
@@ -101,6 +95,6 @@ def _card(kind: Kind, path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if type(card.get("format")) is not int or card["format"] != FORMAT:
         raise ConfigError(f"{path}: format {json.dumps(card.get('format'))[:40]}, expected {FORMAT}")
     counts = [card.get(name) for name in kind.counts]
-    if any(type(count) is not int or not 1 <= count <= MOST_BYTES for count in counts) or "sha256" not in card:
+    if any(type(count) is not int or not 1 <= count <= MOST_BYTES for count in counts) or tensors.SEAL not in card:
         raise ConfigError(f"{path}: its card has no digest or no numbers of {' and '.join(kind.counts)}")
     return card

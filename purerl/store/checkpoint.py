@@ -1,12 +1,10 @@
 """Checkpoints: the whole state of a run as one directory, which is there whole or not at all.
 
-A directory of checkpoints holds one folder for each save, a step, named by its number. In it are the arrays as
-``state.safetensors``, and ``card.json`` with a format version, the step's number, a description by the caller
-(``about``), the versions of the libraries, and a SHA-256 digest of all of this. A step that does not match its digest
-is reported as damaged.
-
-If there are several processes, each writes a piece of the arrays (`pieces`), and the first one the card, which lists
-them.
+A directory of checkpoints holds one folder for each save, a step, named by its number. In it each process of the run
+has written a piece, a safetensors file with its part of the arrays (`tensors.own`). The first process has written
+``card.json`` with a format version, the step's number, a description by the caller (``about``), the versions of the
+libraries, size and SHA-256 digest of each piece, and a digest of all of this. A step that does not match its digests is
+reported as damaged.
 """
 
 import collections
@@ -14,32 +12,37 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
+import math
 import os
 import reprlib
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from purerl import processes, trees
+import numpy as np
+
+from purerl import processes
 from purerl.errors import ConfigError
-from purerl.store import checkpoint_pieces, guards, tensors, writing
+from purerl.store import guards, tensors, writing
 from purerl.store.log import Log
 from purerl.types import PyTree
 from purerl.version import versions as versions_of
 
-FORMAT = 3
+FORMAT = 5
 """The format version of a step; steps of other versions are refused."""
-IN_PIECES = 4
-"""The format version of a step whose arrays are in pieces."""
+SEALED_WITH_ARRAYS = 3
+"""The format version whose cards list no pieces. Their digests cover the arrays, and cannot be verified."""
 KEEP = 2
 """The number of steps that are kept by default, the newest and one to fall back to."""
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
-ARRAYS, CARD = "state.safetensors", "card.json"
-BLOCK = 2**20
-"""The number of bytes that are read at once to compute a digest."""
+CARD, PIECE, NOTE = "card.json", "state-{}.safetensors", "piece-{}.json"
+"""The files of a step; the last two by the number of a process. A note exists until the first process has read it."""
+WAIT_SECONDS = 300.0
+"""The time that the first process waits for the pieces of the others, in seconds."""
+LOOK_SECONDS = 0.05
 
 
 class CheckpointStep(NamedTuple):
@@ -51,7 +54,7 @@ class CheckpointStep(NamedTuple):
         about: The caller's description.
         versions: The versions of the libraries that wrote it.
         damaged: What is wrong with newer steps that were skipped as damaged, by number.
-        pieces: The number of pieces of its arrays; 0 if they are not in pieces.
+        pieces: The number of pieces of its arrays.
     """
 
     path: Path
@@ -59,7 +62,7 @@ class CheckpointStep(NamedTuple):
     about: dict[str, Any]
     versions: dict[str, str]
     damaged: dict[int, str]
-    pieces: int = 0
+    pieces: int
 
 
 class Damaged(ConfigError):
@@ -85,20 +88,9 @@ def save(
         FileExistsError: The step exists.
         OSError: The step cannot be written; earlier steps stay unchanged.
     """
-    path, temporary = directory / str(step), directory / f"{step}.tmp"
-    if path.exists():
+    if (path := directory / str(step)).exists():
         raise FileExistsError(f"{path}: exists")
-    shutil.rmtree(temporary, ignore_errors=True)
-    with _writing(path, temporary):
-        temporary.mkdir(parents=True)
-        digest = hashlib.sha256()
-        with open(temporary / ARRAYS, "xb") as file:
-            for block in tensors.blocks(state, rows):
-                file.write(block)
-                digest.update(block)
-            _through(file)
-        _finish(path, temporary, {"format": FORMAT, "step": step, "about": about, "versions": versions()}, digest)
-    _prune(directory, keep)
+    save_piece(directory, step, tensors.own(state, rows), about, token=secrets.token_hex(4), keep=keep)
 
 
 def save_piece(
@@ -107,9 +99,9 @@ def save_piece(
     parts: Mapping[str, Any],
     about: dict[str, Any],
     *,
-    process: int,
-    count: int,
     token: str,
+    process: int = 0,
+    count: int = 1,
     keep: int = KEEP,
 ) -> None:
     """Writes a step by ``count`` processes, each of which calls it with its own ``parts``; see `save`.
@@ -119,53 +111,73 @@ def save_piece(
     Args:
         directory: The directory of checkpoints.
         step: The number of the step.
-        parts: The parts that this process writes (`checkpoint_pieces.own`).
+        parts: The parts that this process writes (`tensors.own`).
         about: A description as JSON, which only the first process writes.
-        process: The number of this process.
-        count: The number of processes.
         token: A text that is the same for all processes of a run and differs between runs, so that no piece of a run
             that was killed is taken for one of this run.
+        process: The number of this process.
+        count: The number of processes.
         keep: The number of steps that are kept.
 
     Raises:
-        OSError: The step cannot be written.
+        OSError: The step cannot be written; nothing is left behind.
     """
-    path, temporary = directory / str(step), directory / f"{step}.{token}.tmp"
-    with _writing(path, temporary):
-        temporary.mkdir(parents=True, exist_ok=True)
-        checkpoint_pieces.write(temporary, process, parts)
-        if process:
-            return
-        listed = checkpoint_pieces.gather(temporary, count)
-        card = {"format": IN_PIECES, "step": step, "about": about, "versions": versions(), "pieces": listed}
-        _finish(path, temporary, card, hashlib.sha256())
-    _prune(directory, keep)
-
-
-@contextlib.contextmanager
-def _writing(path: Path, temporary: Path) -> Iterator[None]:
-    """Runs the block that writes a step. Raises `OSError`, with nothing left behind, if it cannot be written."""
+    path = directory / str(step)
+    temporary = directory / f"{step}.{token}.tmp"
     try:
-        yield
+        temporary.mkdir(parents=True, exist_ok=True)
+        piece = _write(temporary / PIECE.format(process), tensors.blocks(parts))
+        if process:
+            writing.write_json(temporary / NOTE.format(process), piece)
+            return
+        pieces = [piece, *(_received(temporary, other) for other in range(1, count))]
+        card = {"format": FORMAT, "step": step, "about": about, "versions": versions(), "pieces": pieces}
+        sealed = json.dumps({**card, tensors.SEAL: tensors.digest(card, {})})
+        _write(temporary / CARD, [sealed.encode()])
+        os.rename(temporary, path)
+        _sync(directory)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise OSError(error.errno, f"{path}: cannot be written ({error.strerror or error})") from None
-
-
-def _finish(path: Path, temporary: Path, card: dict[str, Any], digest: Any) -> None:
-    """Writes the card of a step whose arrays are written, with their ``digest``, and moves the step to its place."""
-    digest.update(writing.canonical(card))
-    with open(temporary / CARD, "xb") as file:
-        file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
-        _through(file)
-    os.rename(temporary, path)
-    _sync(path.parent)
-
-
-def _prune(directory: Path, keep: int) -> None:
-    """Removes all but the newest ``keep`` steps."""
+    for left in directory.glob("*.tmp"):  # by a run that was killed
+        shutil.rmtree(left, ignore_errors=True)
     for old in steps(directory)[:-keep]:
         shutil.rmtree(directory / str(old))
+
+
+def _write(path: Path, blocks: Iterable[Any]) -> dict[str, Any]:
+    """Writes a file, flushes it to the disk, and returns its size and digest."""
+    digest, size = hashlib.sha256(), 0
+    with open(path, "wb") as file:
+        for block in blocks:
+            file.write(block)
+            digest.update(block)
+            size += len(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _received(folder: Path, process: int) -> dict[str, Any]:
+    """Waits for the piece of a process, and returns what its note says, which is removed. Raises `OSError`."""
+    note = folder / NOTE.format(process)
+    until = time.monotonic() + WAIT_SECONDS
+    while not note.exists():
+        if time.monotonic() > until:
+            raise OSError(f"process {process} has not written its part within {WAIT_SECONDS:g} seconds")
+        time.sleep(LOOK_SECONDS)
+    piece = guards.read_json(note)
+    note.unlink()
+    return piece
+
+
+def _sync(directory: Path) -> None:
+    """Flushes the names in a directory to the disk."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def steps(directory: Path) -> list[int]:
@@ -196,15 +208,56 @@ def newest(directory: Path, *, strict: bool = False) -> CheckpointStep:
             if strict:
                 break
             continue
-        return CheckpointStep(path, number, card["about"], card["versions"], damaged, len(card.get("pieces", ())))
+        return CheckpointStep(path, number, card["about"], card["versions"], damaged, len(card["pieces"]))
     raise Damaged("\n".join(damaged.values()))
 
 
+def _card(path: Path) -> dict[str, Any]:
+    """Reads the card of a step and verifies its contents.
+
+    Raises:
+        Damaged: The contents were changed after they were written.
+        ConfigError: The step has another format.
+    """
+    try:
+        card = guards.read_json(path / CARD)
+    except ConfigError as error:
+        raise Damaged(str(error)) from None
+    if not isinstance(card, dict):
+        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
+    is_old = card.get("format") == SEALED_WITH_ARRAYS and "pieces" not in card
+    if card.get(tensors.SEAL) != tensors.digest(card, {}) and not is_old:
+        raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
+    if card.get("format") != FORMAT:
+        raise ConfigError(f"{path}: format {reprlib.repr(card.get('format'))}, expected {FORMAT}")
+    if card.get("step") != int(path.name):
+        raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
+    kinds = {"about": dict, "versions": dict, "pieces": list}
+    if not all(isinstance(card.get(name), kind) for name, kind in kinds.items()):
+        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
+    for process, piece in enumerate(card["pieces"]):
+        _verify(path / PIECE.format(process), piece)
+    return card
+
+
+def _verify(path: Path, piece: Any) -> None:
+    """Raises `Damaged` unless a piece has the size and the digest that its card says; a digest comes after a size."""
+    expected = piece if isinstance(piece, dict) else {}
+    try:
+        file, size = guards.opened(path)
+        with file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if size == expected.get("bytes") else ""
+    except (ConfigError, OSError) as error:
+        raise Damaged(f"{path}: cannot be read ({error})") from None
+    if not digest or digest != expected.get("sha256"):
+        reason = "sha256 differs" if digest else f"it has {size} bytes"
+        raise Damaged(f"{path}: was changed after it was written ({reason})")
+
+
 def read(step: CheckpointStep, like: PyTree, put: tensors.Put = tensors.on_default) -> PyTree:
-    """Reads the state of a step in the structure of ``like``; arguments and errors are those of `tensors.read`."""
-    if step.pieces:
-        return checkpoint_pieces.read(step.path, step.pieces, like, put)
-    return tensors.read(step.path / ARRAYS, like, put)
+    """Reads the state of a step in the structure of ``like``; arguments and errors are those of `tensors.read_tree`."""
+    paths = [step.path / PIECE.format(process) for process in range(step.pieces)]
+    return tensors.read_tree(step.path, paths, like, put)
 
 
 def peek(directory: Path) -> dict[str, Any]:
@@ -227,76 +280,6 @@ def put_aside(step: CheckpointStep) -> None:
 def versions() -> dict[str, str]:
     """Returns the versions of the libraries that the bits of a run depend on."""
     return versions_of(PACKAGES)
-
-
-def _card(path: Path) -> dict[str, Any]:
-    """Reads the card of a step and verifies its contents.
-
-    Raises:
-        Damaged: The contents were changed after they were written.
-        ConfigError: The step has another format.
-    """
-    try:
-        card = guards.read_json(path / CARD)
-    except ConfigError as error:
-        raise Damaged(str(error)) from None
-    if not isinstance(card, dict):
-        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
-    written = {name: value for name, value in card.items() if name != "sha256"}
-    in_pieces = "pieces" in card
-    digest = hashlib.sha256() if in_pieces else _digest(path)
-    digest.update(writing.canonical(written))
-    if card.get("sha256") != digest.hexdigest():
-        raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
-    if in_pieces and (wrong := checkpoint_pieces.problem(path, card["pieces"])):
-        raise Damaged(f"{path}: {wrong}")
-    expected = IN_PIECES if in_pieces else FORMAT
-    if card.get("format") != expected:
-        raise ConfigError(f"{path}: format {reprlib.repr(card.get('format'))}, expected {expected}")
-    if card.get("step") != int(path.name):
-        raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
-    if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):
-        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
-    return card
-
-
-def _digest(path: Path) -> Any:
-    """Computes the digest of a step's arrays, which the caller continues. Raises `Damaged`."""
-    digest = hashlib.sha256()
-    try:
-        with guards.opened(path / ARRAYS)[0] as file:
-            _check_size(path, file)
-            while block := file.read(BLOCK):
-                digest.update(block)
-    except Damaged:
-        raise
-    except (ConfigError, OSError) as error:
-        raise Damaged(f"{path / ARRAYS}: cannot be read ({error})") from None
-    return digest
-
-
-def _check_size(path: Path, file: Any) -> None:
-    """Raises `Damaged` if a file's size is not the one that its header declares, before more is read."""
-    try:
-        tensors.read_header(file, os.fstat(file.fileno()).st_size, Path(ARRAYS))
-    except ConfigError as error:
-        raise Damaged(f"{path}: was changed after it was written ({error})") from None
-    file.seek(0)
-
-
-def _through(file: Any) -> None:
-    """Flushes a file to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    """Flushes the names in a directory to the disk."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 OVERLAP_BYTES = 2**28
@@ -349,21 +332,16 @@ class Saver:
         self.wait()
         if processes.from_first(step in steps(directory)):
             return
-        several = processes.count() > 1
-        if several:
-            state, rows = checkpoint_pieces.own(state, rows), None
-        overlaps = trees.nbytes(state) <= OVERLAP_BYTES
+        parts: Mapping[str, Any] = tensors.own(state, rows)
+        overlaps = sum(math.prod(part.shape) * part.dtype.itemsize for part in parts.values()) <= OVERLAP_BYTES
         if overlaps:
-            state, rows = tensors.on_host(state, rows), None
+            parts = {name: np.array(part) for name, part in parts.items()}
         crew = {"process": processes.index(), "count": processes.count(), "token": self._token}
 
         def write() -> None:
             for log in logs:
                 log.sync()
-            if several:
-                save_piece(directory, step, state, about, keep=keep, **crew)
-            else:
-                save(directory, step, state, about, keep=keep, rows=rows)
+            save_piece(directory, step, parts, about, keep=keep, **crew)
 
         self.later(write)
         if not overlaps:

@@ -22,14 +22,14 @@ def is_plain(path: Path) -> bool:
         return False
 
 
-def opened(path: Path) -> tuple[io.BufferedReader, int]:
+def opened(path: Path, most_bytes: float = math.inf) -> tuple[io.BufferedReader, int]:
     """Opens a regular file for reading; returns it and its size in bytes. The caller closes it.
 
     Opening a pipe does not wait for its writer.
 
     Raises:
-        ConfigError: The file cannot be opened, or is not regular but a directory, a pipe or a device; the message names
-            the path.
+        ConfigError: The file cannot be opened, is larger than ``most_bytes``, or is not regular but a directory, a pipe
+            or a device; the message names the path.
     """
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
@@ -41,15 +41,16 @@ def opened(path: Path) -> tuple[io.BufferedReader, int]:
     if not stat.S_ISREG(status.st_mode):
         file.close()
         raise ConfigError(f"{path}: is not a regular file")
+    if status.st_size > most_bytes:
+        file.close()
+        raise ConfigError(f"{path}: larger than {most_bytes} bytes")
     return file, status.st_size
 
 
 def read_bytes(path: Path, most_bytes: int) -> bytes:
-    """Reads a regular file. Raises `ConfigError` as `opened` does, and if it is larger than ``most_bytes``."""
-    file, size = opened(path)
+    """Reads a regular file. Raises `ConfigError` as `opened` does."""
+    file, size = opened(path, most_bytes)
     with file:
-        if size > most_bytes:
-            raise ConfigError(f"{path}: larger than {most_bytes} bytes")
         try:
             return file.read(size)
         except OSError as error:

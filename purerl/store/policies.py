@@ -30,7 +30,7 @@ def save_policy(directory: Path, policy: PyTree, description: dict[str, Any]) ->
         temporary.write_bytes(safetensors.numpy.save(arrays))
     shapes = {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()}
     document = json.loads(json.dumps(writing.finite({"format": FORMAT, **description, "arrays": shapes})))
-    writing.write_json(directory / DESCRIPTION, {**document, "sha256": tensors.digest(document, arrays)})
+    writing.write_json(directory / DESCRIPTION, {**document, tensors.SEAL: tensors.digest(document, arrays)})
 
 
 def load_description(directory: Path) -> dict[str, Any]:
@@ -70,14 +70,7 @@ def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTr
             was changed after it was written, or numbers are not finite.
     """
     path, expected = directory / ARRAYS, trees.named_leaves(like)
-    file, size = guards.opened(path)
-    with file:
-        header = tensors.read_header(file, size, path)
-        if header.metadata:
-            raise ConfigError(f"{path}: must not have metadata")
-        arrays = tensors.read_checked(file, path, header.places, expected)
-    written = {name: value for name, value in document.items() if name != "sha256"}
-    if tensors.digest(written, arrays) != document.get("sha256"):
-        raise ConfigError(f"{path}: it or {DESCRIPTION} was changed after it was written (sha256 differs)")
-    tensors.check_finite(path, arrays)
+    with tensors.opened(path) as file:
+        arrays = tensors.read_all(path, file, expected)
+    tensors.check_digest(path, document, arrays, f"it or {DESCRIPTION} ")
     return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in expected])

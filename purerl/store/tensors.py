@@ -1,17 +1,26 @@
-"""Trees of arrays as safetensors files: written piece by piece without copies, and read back onto devices."""
+"""Arrays as safetensors files: written without copies, read if they are what is expected; their digests.
 
+A tree of arrays may be in several files, one of each process. A part of an array is in them as
+``NAME@START,START,...``, by the indices along all axes at which the part begins. Empty arrays are left out.
+"""
+
+import contextlib
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import safetensors
 
-from purerl.errors import ConfigError
+from purerl import processes
+from purerl.errors import ConfigError, printable
 from purerl.store import guards, writing
 from purerl.types import PyTree
 
@@ -31,248 +40,274 @@ DTYPES = {
     "float64": "F64",
 }
 """Names of dtypes in a safetensors file."""
-
-
+MOST_HEADER_BYTES = 2**24
+"""The size of the largest header of a file that is read, in bytes: parsing takes ten times its memory."""
+SEAL = "sha256"
+"""The name of a document's digest, which does not cover itself."""
+PART = re.compile(r"(.*)@(|[0-9]{1,15}(?:,[0-9]{1,15})*)", re.DOTALL)
+"""The name of a part of an array."""
 Put = Callable[[np.ndarray, Any], jax.Array]
 """Places the array that was read for a leaf, which is its second argument."""
 on_default: Put = lambda array, leaf: jnp.asarray(array)
 
 
-def blocks(tree: PyTree, rows: int | None = None) -> Iterator[Any]:
-    """Yields the bytes of a file, piece by piece, without a copy of arrays that lie in the host's memory.
-
-    Args:
-        tree: A tree of arrays and typed keys, which become their uint32 words.
-        rows: If given, only so many rows of the leading axis of every array are written.
-    """
-    return file_of(named(tree), rows)
-
-
-def named(tree: PyTree) -> dict[str, Any]:
-    """Returns the leaves of a tree by their names in a file, typed keys as their words."""
-    return {jax.tree_util.keystr(at): plain(leaf) for at, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
-
-
-def file_of(leaves: Mapping[str, Any], rows: int | None = None) -> Iterator[Any]:
-    """Yields the `blocks` of arrays by their names."""
-    yield _header(leaves, rows)
-    for leaf in leaves.values():
-        yield from _pieces(leaf, rows)
-
-
-def on_host(tree: PyTree, rows: int | None = None) -> PyTree:
-    """Copies ``tree`` to numpy arrays, with typed keys as their words; the copy has the `blocks` of ``tree``."""
-
-    def copy(leaf: Any) -> np.ndarray:
-        pieces = [piece.view(leaf.dtype) for piece in _pieces(leaf, rows)]
-        return np.concatenate(pieces).reshape(_shape(leaf, rows))
-
-    return jax.tree.map(lambda leaf: copy(plain(leaf)), tree)
-
-
-def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
-    """Reads the arrays of a file of `blocks` in the structure of ``like``.
-
-    The caller has verified that the file is what was written.
-
-    Args:
-        path: The file.
-        like: A tree of arrays or of `jax.ShapeDtypeStruct`.
-        put: ``put(array, leaf)`` places the array of a leaf of ``like``.
-
-    Raises:
-        ConfigError: Arrays differ from ``like`` in name, shape or dtype, which is known before any is allocated (the
-            message names the first), or the file ends too soon.
-    """
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    shapes = {jax.tree_util.keystr(at): jax.eval_shape(plain, leaf) for at, leaf in leaves}
-    read_leaves = []
-    with guards.opened(path)[0] as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
-        expected = {name: (shape.shape, DTYPES[shape.dtype.name]) for name, shape in shapes.items()}
-        for name in [*expected, *stored]:
-            if expected.get(name) != stored.get(name):
-                raise ConfigError(
-                    f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
-                )
-        for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
-            array = np.empty(shape.shape, shape.dtype)
-            fill(file, array, path)
-            read_leaves.append(placed(array, leaf, put))
-    return jax.tree.unflatten(structure, read_leaves)
-
-
-def fill(file: Any, array: np.ndarray, path: Path) -> None:
-    """Reads the next bytes of a file into a contiguous array. Raises `ConfigError` if the file ends too soon."""
-    if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-        raise ConfigError(f"{path}: is cut off")
-
-
-def placed(array: np.ndarray, leaf: Any, put: Put) -> jax.Array:
-    """Places the array that was read for a leaf by ``put``; makes a typed key of it if the leaf is one."""
-    there = put(array, leaf)
-    return jax.random.wrap_key_data(there) if _is_key(leaf) else there
-
-
-def _is_key(leaf: Any) -> bool:
-    """Returns whether a leaf is an array of typed random keys."""
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def plain(leaf: Any) -> Any:
-    """Returns a leaf, or its uint32 words if it is a typed key."""
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _shape(leaf: Any, rows: int | None) -> tuple[int, ...]:
-    """Returns the shape of an array, or of its first ``rows``."""
-    return leaf.shape if rows is None else (min(rows, leaf.shape[0]), *leaf.shape[1:])
-
-
-def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
-    """Yields the bytes of an array, or of its first ``rows``, in order, as vectors of uint8.
-
-    There is no copy where its memory is the host's and whole, or in parts along its leading axis.
-    """
-    parts = [(0, leaf)]
-    shards = [x for x in leaf.addressable_shards if x.replica_id == 0] if isinstance(leaf, jax.Array) else []
-    if shards and all(shard.data.shape[1:] == leaf.shape[1:] for shard in shards):
-        parts = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
-        parts = [(start, shards[i].data) for start, i in parts]
-    for start, part in parts:
-        array = np.asarray(part)
-        part_saved = array if rows is None else array[: max(0, rows - start)]
-        yield np.ascontiguousarray(part_saved).reshape(-1).view(np.uint8)
-
-
-def _header(leaves: Mapping[str, Any], rows: int | None) -> bytes:
-    """Makes the beginning of a safetensors file: the header's length, and the dtype, shape and place of each array."""
-    entries, end = {}, 0
-    for name, leaf in leaves.items():
-        shape, start = _shape(leaf, rows), end
-        end += int(np.prod(shape, dtype=object)) * leaf.dtype.itemsize
-        entries[name] = {"dtype": DTYPES[leaf.dtype.name], "shape": list(shape), "data_offsets": [start, end]}
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-MOST_HEADER_BYTES = 2**24
-"""The size of the largest safetensors header that is read, in bytes."""
-MOST_AXES = 32
-METADATA = "__metadata__"
-"""The name of the entry of a header that is not an array but texts by their names."""
-
-
-class Place(NamedTuple):
-    """The shape and dtype of an array in a safetensors file, and its place in the data."""
+class ArrayType(NamedTuple):
+    """The shape of an array, and its dtype's name in a safetensors file."""
 
     shape: tuple[int, ...]
     dtype: str
-    begin: int
-    end: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape[:8]))}{', ...' if len(self.shape) > 8 else ''}]"
 
 
-class Header(NamedTuple):
-    """The arrays of a safetensors file by their names, and its metadata."""
-
-    places: dict[str, Place]
-    metadata: dict[str, str]
+def types(arrays: Mapping[str, Any]) -> dict[str, ArrayType]:
+    """Returns the types of arrays, or of anything else with shapes and dtypes, by their names."""
+    return {name: ArrayType(tuple(array.shape), DTYPES[array.dtype.name]) for name, array in arrays.items()}
 
 
-def read_header(file: BinaryIO, size: int, path: Path) -> Header:
-    """Reads the header of a safetensors file of ``size`` bytes, whose arrays lie one after the other up to its end.
+def blocks(arrays: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the bytes of a safetensors file, block by block.
 
-    It leaves ``file`` where the data begin.
-
-    Raises:
-        ConfigError: The file is any other.
-    """
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > min(size - 8, MOST_HEADER_BYTES):
-        raise ConfigError(f"{path}: not a safetensors file, or truncated")
-    try:
-        document_read = guards.parse_json(file.read(length))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: not a safetensors file ({error})") from None
-    entries: dict[str, Any] = document_read if isinstance(document_read, dict) else {"": None}
-    metadata: Any = entries.pop(METADATA, {})
-    texts = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
-    places, end = {name: _place(entry) for name, entry in entries.items()}, 0
-    for place in sorted((place for place in places.values() if place), key=lambda place: (place.begin, place.end)):
-        end = place.end if place.begin == end else -1
-    if not texts or None in places.values() or end != size - 8 - length:
-        raise ConfigError(f"{path}: its header does not describe its {size} bytes")
-    return Header({name: place for name, place in places.items() if place}, metadata)
-
-
-def read_checked(
-    file: BinaryIO, path: Path, places: dict[str, Place], like: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
-    """Reads the arrays of a file whose `read_header` was read.
+    An array that lies in the host's memory is not copied.
 
     Args:
-        file: The file, at the beginning of its data.
-        path: Its path, for messages.
-        places: The places of its arrays, by name.
-        like: Expected arrays by name, with shapes and dtypes.
+        arrays: By their names, what `numpy.asarray` makes the arrays of, each with its shape and dtype.
+    """
+    entries, end = {}, 0
+    for name, (shape, dtype) in types(arrays).items():
+        start, end = end, end + math.prod(shape) * arrays[name].dtype.itemsize
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for array in arrays.values():
+        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def opened(path: Path, most_bytes: float = math.inf) -> Any:
+    """Opens a regular safetensors file of at most ``most_bytes`` by the library, which maps it to memory.
+
+    The library verifies that the header describes the file's size.
+
+    Returns:
+        A context, whose value `stored` and `read` take.
 
     Raises:
-        ConfigError: An array differs, which is known before any is allocated (the message names the first), or a byte
-            of a bool is neither true nor false.
+        ConfigError: It is no such file, or its header is larger than `MOST_HEADER_BYTES`.
     """
-    for name in sorted(like.keys() | places.keys()):
-        expected_kind = _kind(like[name].shape, DTYPES[like[name].dtype.name]) if name in like else "nothing"
-        stored = _kind(places[name].shape, places[name].dtype) if name in places else "missing"
-        if stored != expected_kind:
-            raise ConfigError(f"{path}: {name[:80]!r} is {stored}, expected {expected_kind}")
-    data = file.read()
-    arrays = {
-        name: np.frombuffer(data[places[name].begin : places[name].end], leaf.dtype).reshape(leaf.shape)
-        for name, leaf in like.items()
-    }
-    for name, array in arrays.items():
-        if array.dtype == bool and np.any(array.view(np.uint8) > 1):
-            raise ConfigError(f"{path}: {name[:80]!r} has bytes that are neither true nor false")
-    return arrays
+    with guards.opened(path, most_bytes)[0] as file:
+        header = int.from_bytes(file.read(8), "little")
+    reason = f"a header of {header} bytes"
+    try:
+        if header <= MOST_HEADER_BYTES:
+            return safetensors.safe_open(path, framework="np")
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        reason = printable(str(error).removeprefix("Error while deserializing header: "))[:120]
+    raise ConfigError(f"{path}: not a safetensors file, or truncated ({reason})")
 
 
-def check_finite(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raises `ConfigError`, which names the array, for numbers that are not finite."""
-    for name, array in arrays.items():
-        if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) and not np.all(np.isfinite(array)):
-            raise ConfigError(f"{path}: {name} has numbers that are not finite")
+def stored(file: Any) -> dict[str, ArrayType]:
+    """Returns the types of the arrays in an opened file, by their names; none is read."""
+    places = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+    return {name: ArrayType(tuple(place.get_shape()), place.get_dtype()) for name, place in places.items()}
+
+
+def check_types(path: Path, found: Mapping[str, ArrayType], expected: Mapping[str, ArrayType]) -> None:
+    """Raises `ConfigError`, which names the first array in ``path`` that is not as expected, missing or too many."""
+    for name in sorted(found.keys() | expected.keys()):
+        if found.get(name) != expected.get(name):
+            wanted = expected.get(name, "nothing")
+            raise ConfigError(f"{path}: {name[:80]!r} is {found.get(name, 'missing')}, expected {wanted}")
+
+
+def read(path: Path, file: Any, name: str) -> np.ndarray:
+    """Reads an array of the opened file ``path``, whose dtype is one of `DTYPES`.
+
+    Raises:
+        ConfigError: A byte of a bool is neither true nor false.
+    """
+    array: np.ndarray = file.get_tensor(name)
+    if array.dtype == bool and np.any(array.view(np.uint8) > 1):
+        raise ConfigError(f"{path}: {name[:80]!r} has bytes that are neither true nor false")
+    return array
+
+
+def read_all(path: Path, file: Any, like: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Reads the arrays of the opened file ``path``, which must have the names, shapes and dtypes of ``like``.
+
+    Raises:
+        ConfigError: An array differs, which is known before any is allocated, or as `read` does.
+    """
+    check_types(path, stored(file), types(like))
+    return {name: read(path, file, name) for name in like}
 
 
 def digest(document: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     """Computes the SHA-256 of a JSON document and the arrays, as hexadecimal digits.
 
-    It covers the name, dtype, shape and bytes of every array.
+    It covers all of the document but its own `SEAL`, and the name, dtype, shape and bytes of every array.
     """
-    hashed = hashlib.sha256(writing.canonical(document))
+    hashed = hashlib.sha256(writing.canonical({name: value for name, value in document.items() if name != SEAL}))
     for name, array in sorted(arrays.items()):
         hashed.update(json.dumps([name, array.dtype.name, array.shape]).encode())
         hashed.update(np.ascontiguousarray(array).tobytes())
     return hashed.hexdigest()
 
 
-def _kind(shape: tuple[int, ...], dtype: str) -> str:
-    return f"{dtype}[{', '.join(map(str, shape[:8]))}{', ...' if len(shape) > 8 else ''}]"
+def check_digest(path: Path, document: dict[str, Any], arrays: Mapping[str, np.ndarray], what: str = "") -> None:
+    """Raises `ConfigError` unless a document has its and its arrays' `digest`, and all numbers are finite.
+
+    ``what`` begins the message after the path.
+    """
+    if digest(document, arrays) != document.get(SEAL):
+        raise ConfigError(f"{path}: {what}was changed after it was written (sha256 differs)")
+    for name, array in arrays.items():
+        if jnp.issubdtype(array.dtype, jnp.inexact) and not np.all(np.isfinite(array)):
+            raise ConfigError(f"{path}: {name} has numbers that are not finite")
 
 
-def _place(entry: Any) -> Place | None:
-    """Reads an entry of a header; None if it is not valid."""
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        return None
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    names = [name for name, code in DTYPES.items() if code == dtype]
-    if not names or not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        return None
-    size = math.prod(shape) * jax.numpy.dtype(names[0]).itemsize
-    return Place(tuple(shape), dtype, *offsets) if offsets[1] - offsets[0] == size else None
+class Part(NamedTuple):
+    """A part of an array that is to be written: the first rows of ``array``, so many as ``shape`` has.
+
+    `numpy.asarray` returns them, without a copy if ``array`` lies in the host's memory.
+    """
+
+    array: Any
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> Any:
+        """Returns the dtype."""
+        return self.array.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = np.asarray(self.array)
+        rows = array[: self.shape[0]] if self.shape else array
+        return rows.copy() if copy else rows
 
 
-def _are_sizes(value: Any) -> bool:
-    """Returns whether ``value`` is a list of at most `MOST_AXES` whole numbers of 0 or more."""
-    return isinstance(value, list) and len(value) <= MOST_AXES and all(type(x) is int and x >= 0 for x in value)
+def plain(leaf: Any) -> Any:
+    """Returns a leaf, or its uint32 words if it is an array of typed random keys."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def of_process(shard: Any) -> bool:
+    """Returns whether this process, on one of whose devices a shard lies, is the one that writes it."""
+    return shard.replica_id == 0
+
+
+def own(tree: PyTree, rows: int | None = None, mine: Callable[[Any], bool] = of_process) -> dict[str, Part]:
+    """Returns the parts of a tree of arrays and typed keys that this process writes, by name and place. None is copied.
+
+    No two processes write the same part, and together they write all. What is no array of JAX is the first process's.
+
+    Args:
+        tree: A tree of arrays and typed keys, which become their uint32 words.
+        rows: The number of rows of the leading axis of every array that are written; None: all.
+        mine: ``mine(shard)`` returns whether this process writes a shard.
+    """
+    parts = {}
+    for at, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        array = plain(leaf)
+        if isinstance(array, jax.Array):
+            shards = [(shard.index, shard.data) for shard in array.addressable_shards if mine(shard)]
+        else:
+            shards = [((slice(None),) * array.ndim, array)] if processes.is_first() else []
+        for index, data in shards:
+            starts, shape = [axis.start or 0 for axis in index], data.shape
+            if rows is not None and shape:
+                shape = (max(0, min(shape[0], rows - starts[0])), *shape[1:])
+            if math.prod(shape):
+                parts[f"{jax.tree_util.keystr(at)}@{','.join(map(str, starts))}"] = Part(data, shape)
+    return parts
+
+
+class StoredPart(NamedTuple):
+    """A part of an array in an opened file.
+
+    ``box`` are the indices at which the part begins and ends along all axes, ``dtype`` is its name in the file.
+    """
+
+    path: Path
+    file: Any
+    name: str
+    dtype: str
+    box: tuple[tuple[int, int], ...]
+
+    def read(self) -> np.ndarray:
+        """Reads the part. Raises `ConfigError` as `read` does."""
+        return read(self.path, self.file, self.name)
+
+
+def read_tree(folder: Path, paths: Sequence[Path], like: PyTree, put: Put = on_default) -> PyTree:
+    """Reads a tree of arrays, each of whose parts is in one of several files, array after array.
+
+    Args:
+        folder: The folder of the files, for messages.
+        paths: The files.
+        like: A tree of arrays or of `jax.ShapeDtypeStruct`, in whose structure the arrays are returned.
+        put: ``put(array, leaf)`` places the array of a leaf of ``like``.
+
+    Raises:
+        ConfigError: Arrays differ from ``like`` in name, shape or dtype, which is known before any is allocated (the
+            message names the first), or are not whole; or a file is not what `opened` and `read` take.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    expected = {jax.tree_util.keystr(at): jax.eval_shape(plain, leaf) for at, leaf in leaves}
+    in_files = {name: kind for name, kind in types(expected).items() if math.prod(kind.shape)}
+    with contextlib.ExitStack() as stack:
+        parts = _parts([(path, stack.enter_context(opened(path))) for path in paths])
+        check_types(folder, {name: _whole(some) for name, some in parts.items()}, in_files)
+        for name, some in parts.items():
+            if not _tile([part.box for part in some], expected[name].shape):
+                raise ConfigError(f"{folder}: {name[:80]!r} is not whole, or has parts twice")
+        results = []
+        for (_, leaf), (name, shape) in zip(leaves, expected.items(), strict=True):
+            array = put(_joined(parts.get(name, []), shape), leaf)
+            results.append(jax.random.wrap_key_data(array) if _is_key(leaf) else array)
+    return jax.tree.unflatten(structure, results)
+
+
+def _parts(files: Sequence[tuple[Path, Any]]) -> dict[str, list[StoredPart]]:
+    """Returns the parts of all arrays in opened files, by the arrays' names."""
+    parts: dict[str, list[StoredPart]] = {}
+    for path, file in files:
+        for name, (shape, dtype) in stored(file).items():
+            found = PART.fullmatch(name)
+            starts = [int(start) for start in found[2].split(",") if start] if found else []
+            if not found or len(starts) != len(shape):
+                raise ConfigError(f"{path}: {name[:80]!r} is no part of an array")
+            box = tuple((start, start + size) for start, size in zip(starts, shape, strict=True))
+            parts.setdefault(found[1], []).append(StoredPart(path, file, name, dtype, box))
+    return parts
+
+
+def _whole(parts: Sequence[StoredPart]) -> ArrayType:
+    """Returns the type of the array that has these parts."""
+    ends = itertools.zip_longest(*([end for _, end in part.box] for part in parts), fillvalue=0)
+    return ArrayType(tuple(map(max, ends)), "/".join(sorted({part.dtype for part in parts})))
+
+
+def _tile(boxes: Sequence[tuple[tuple[int, int], ...]], shape: tuple[int, ...]) -> bool:
+    """Returns whether boxes are those of a grid that covers an array of a shape."""
+    if any(len(box) != len(shape) for box in boxes):
+        return False
+    edges = [sorted({0, size, *(box[axis][0] for box in boxes)}) for axis, size in enumerate(shape)]
+    if math.prod(len(edge) - 1 for edge in edges) != len(boxes):
+        return False
+    return sorted(itertools.product(*map(itertools.pairwise, edges))) == sorted(boxes)
+
+
+def _joined(parts: Sequence[StoredPart], shape: Any) -> np.ndarray:
+    """Reads the parts of an array of the shape and dtype of ``shape``, and joins them if there are several."""
+    if len(parts) == 1:
+        return parts[0].read()
+    array = np.empty(shape.shape, shape.dtype)
+    for part in parts:
+        array[tuple(slice(*edges) for edges in part.box)] = part.read()
+    return array

@@ -76,7 +76,7 @@ def test_checkpoints_keep_what_does_not_grow(runs, tmp_path):
     run("grow", runs / "dqn", "--hidden-sizes", 8, 20, "--out", tmp_path / "grown")
     steps = [checkpoint.newest(path / "checkpoints" / "0") for path in (runs / "dqn", tmp_path / "grown")]
     assert steps[0].number == steps[1].number
-    arrays = [header(step.path / checkpoint.ARRAYS) for step in steps]
+    arrays = [header(step.path / checkpoint.PIECE.format(0)) for step in steps]
     assert arrays[0].keys() == arrays[1].keys()
     grown = {name for name in arrays[0] if arrays[0][name] != arrays[1][name]}
     assert all(name.startswith(".learner") for name in grown)

@@ -85,7 +85,7 @@ def changed(raw, old, new):
         (safetensors.numpy.save(ARRAYS), "no dataset of `purerl record`"),
         (with_card("[" * 10**5), "no dataset of `purerl record` .its card: nested too deeply"),
         (with_card([1]), "no dataset of `purerl record`"),
-        (changed(with_card("?"), b'"?"', b'"\\ud800"'), "no dataset of `purerl record`"),
+        (changed(with_card("?"), b'"?"', b'"\\ud800"'), "not a safetensors file"),
         (with_card({"format": 2}), "format 2, expected 1"),
         (with_card({"format": 1, "steps": 2**40, "episodes": 1, "sha256": ""}), "no numbers of steps and episodes"),
         (with_card({"format": 1, "steps": 3, "episodes": 2}), "its card has no digest"),

@@ -5,7 +5,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.store import card_files, checkpoint, policies
 
@@ -14,7 +16,8 @@ WRITTEN = Path(__file__).parent / "written"
 
 def test_each_format_has_its_file():
     formats = f"checkpoint-{checkpoint.FORMAT}", f"policy-{policies.FORMAT}", f"artefact-{artefacts.FORMAT}.json"
-    assert {*formats, f"dataset-{card_files.FORMAT}.safetensors"} == {path.name for path in WRITTEN.iterdir()}
+    refused = {"checkpoint-3"}
+    assert {*formats, f"dataset-{card_files.FORMAT}.safetensors"} | refused == {path.name for path in WRITTEN.iterdir()}
 
 
 def test_checkpoint():
@@ -28,11 +31,18 @@ def test_checkpoint():
         "half": jnp.zeros(2, jnp.bfloat16),
         "none": None,
     }
-    step = checkpoint.newest(WRITTEN / "checkpoint-3", strict=True)
+    step = checkpoint.newest(WRITTEN / "checkpoint-5", strict=True)
     state = checkpoint.read(step, like)
     np.testing.assert_array_equal(state["mean"], np.arange(5.0) + 12)
     assert jnp.all(jax.random.key_data(state["key"]) == jax.random.key_data(jax.random.key(12)))
     assert step.about["frames"] == 10**11 + 7 and bool(state["count"][1]) and state["half"][0] == 12
+
+
+def test_older_checkpoints_are_refused():
+    """In a line, and not as damaged."""
+    with pytest.raises(ConfigError, match="12: format 3, expected 5$") as raised:
+        checkpoint.newest(WRITTEN / "checkpoint-3")
+    assert not isinstance(raised.value, checkpoint.Damaged)
 
 
 def test_policy():

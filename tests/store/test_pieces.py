@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from purerl.errors import ConfigError
-from purerl.store import checkpoint, checkpoint_pieces, guards
+from purerl.store import checkpoint, guards, tensors
 
 LAYOUTS = {"population": ("P",), "shards": (None, "Q"), "both": ("P", "Q"), "one axis of two": (None, ("P", "Q"))}
 ABOUT = {"seconds": 1.5}
@@ -32,7 +32,7 @@ def tree():
 def own(process, rows=None):
     """The parts of a process, of which replicated ones belong to the process of their first replica."""
     mine = lambda shard: shard.replica_id == 0 and jax.devices().index(shard.device) // 2 == process
-    return checkpoint_pieces.own(tree(), rows, mine)
+    return tensors.own(tree(), rows, mine)
 
 
 def save(directory, step=1, processes=(1, 0), rows=None, token="a1", **options):
@@ -60,7 +60,7 @@ def saved(tmp_path_factory):
 def test_every_part_is_written_once():
     parts = [own(process) for process in (0, 1)]
     assert not parts[0].keys() & parts[1].keys()
-    sizes = sum(part.size for each in parts for part in each.values())
+    sizes = sum(np.size(part) for each in parts for part in each.values())
     assert sizes == sum(words(x).size for x in tree().values())
 
 
@@ -143,23 +143,15 @@ def test_a_state_of_another_shape_is_refused(saved):
         checkpoint.read(step, tree() | {"scalar": jnp.float32(7)})
 
 
-def test_nothing_of_a_run_that_was_killed_is_taken(tmp_path):
+def test_nothing_of_a_run_that_was_killed_is_taken(tmp_path, monkeypatch):
     """The first process of a run that was killed had written; another run waits for its own pieces alone."""
     save(tmp_path, processes=(1,), token="dead")
-    with pytest.raises(OSError, match="process 1 has not written its part"):
-        _wait_shortly(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="process 1 has not written its part"):
+        patch.setattr(checkpoint, "WAIT_SECONDS", 0.2)
+        save(tmp_path, processes=(0,), token="new")
     assert checkpoint.steps(tmp_path) == []
     save(tmp_path, token="new")
     assert checkpoint.steps(tmp_path) == [1]
-
-
-def _wait_shortly(directory):
-    before = checkpoint_pieces.gather.__defaults__
-    checkpoint_pieces.gather.__defaults__ = (0.2,)
-    try:
-        save(directory, processes=(0,), token="new")
-    finally:
-        checkpoint_pieces.gather.__defaults__ = before
 
 
 def test_older_steps_are_removed(tmp_path):
@@ -167,3 +159,61 @@ def test_older_steps_are_removed(tmp_path):
         save(tmp_path, step)
     assert checkpoint.steps(tmp_path) == [2, 3]
     assert not list(tmp_path.glob("*.tmp"))
+
+
+A, B = np.arange(4, dtype=np.float32), np.arange(4, 8, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("parts", "line"),
+    [
+        ({"['x']@0": A}, r"is F32\[4\], expected F32\[8\]"),
+        ({"['x']@0": A, "['x']@4": B.astype(np.int32)}, r"is F32/I32\[8\], expected F32\[8\]"),
+        ({"['x']@0": A, "['x']@3": B}, r"is F32\[7\], expected"),
+        ({"['x']@0": A, "['x']@04": B, "['x']@4": B}, "is not whole, or has parts twice"),
+        ({"['x']@1": A[:3], "['x']@4": B}, "is not whole"),
+        ({"['x']@0": A, "['x']@2": A, "['x']@6": B[:2]}, "is not whole"),
+        ({"['x']@0,0": A.reshape(4, 1), "['x']@7": B[:1]}, r"is F32\[8, 1\], expected"),
+        ({"['x']@0": A, "['x']@4": B, "['y']@": A[0]}, r"'y'.* is F32\[\], expected nothing"),
+        ({"['x']": A}, "is no part of an array"),
+        ({"['x']@0,0": A}, "is no part of an array"),
+        ({"['x']@-4": A}, "is no part of an array"),
+        ({"['x']@" + "1" * 5000: A}, "is no part of an array"),
+        ({"['x']@" + "1" * 5000 + ",": A}, "is no part of an array"),
+    ],
+)
+def test_parts_that_make_up_no_array(parts, line, tmp_path):
+    """Even if the digests are right: one line, and nothing that was not written is read."""
+    checkpoint.save_piece(tmp_path, 1, parts, ABOUT, token="a1")
+    with pytest.raises(ConfigError, match=line) as raised:
+        restored(tmp_path, {"x": jnp.zeros(8)})
+    assert str(raised.value).startswith(str(tmp_path / "1")) and len(str(raised.value)) < 400
+
+
+def test_parts_may_be_those_of_any_grid(tmp_path):
+    parts = {"['x']@0,0": A[:2].reshape(1, 2), "['x']@0,2": A[2:].reshape(1, 2), "['x']@1,0": B[:2].reshape(1, 2)}
+    checkpoint.save_piece(tmp_path, 1, parts | {"['x']@1,2": B[2:].reshape(1, 2)}, ABOUT, token="a1")
+    result = restored(tmp_path, {"x": jnp.zeros((2, 4))})[1]["x"]
+    np.testing.assert_array_equal(result, np.arange(8).reshape(2, 4))
+    checkpoint.save_piece(tmp_path, 2, parts, ABOUT, token="a1")
+    with pytest.raises(ConfigError, match="is not whole"):
+        restored(tmp_path, {"x": jnp.zeros((2, 4))})
+
+
+def test_bools_are_true_or_false(tmp_path):
+    checkpoint.save_piece(tmp_path, 1, {"['x']@0": np.uint8([0, 1, 2]).view(bool)}, ABOUT, token="a1")
+    with pytest.raises(ConfigError, match="neither true nor false"):
+        restored(tmp_path, {"x": jnp.zeros(3, bool)})
+
+
+@pytest.mark.parametrize("dtype", sorted(tensors.DTYPES))
+def test_every_dtype(dtype, tmp_path):
+    x = {"matrix": np.arange(6).reshape(2, 3), "scalar": np.array(1), "nothing": np.zeros((2, 0))}
+    x = {name: array.astype(jnp.dtype(dtype)) for name, array in x.items()}
+    checkpoint.save(tmp_path, 1, {"['x']": x, "y": x}, ABOUT)
+    with jax.enable_x64(True):
+        result = checkpoint.read(checkpoint.newest(tmp_path), {"['x']": x, "y": x}, lambda array, leaf: array)
+    for name, array in x.items():
+        for read in (result["y"], result["['x']"]):
+            assert read[name].dtype == array.dtype
+            np.testing.assert_array_equal(read[name], array)

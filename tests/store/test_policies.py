@@ -68,6 +68,13 @@ def entry(shape, end, dtype="F32"):
     return {"dtype": dtype, "shape": shape, "data_offsets": [0, end]}
 
 
+def twice(place, other, size):
+    """A file with one name twice."""
+    one = b'"torso": {"dtype": "F32", "shape": [2, 3], "data_offsets": '
+    text = b"{" + one + place + b"}, " + one + other + b"}}"
+    return struct.pack("<Q", len(text)) + text + bytes(size)
+
+
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
@@ -75,13 +82,18 @@ def entry(shape, end, dtype="F32"):
         (b"PK\3\4" + bytes(200), "not a safetensors file"),
         (b"\x80\x04\x95" + bytes(200), "not a safetensors file"),
         (struct.pack("<Q", 2**62) + bytes(100), "not a safetensors file, or truncated"),
-        (struct.pack("<Q", 2**5) + b"[" * 2**5, "not a safetensors file .not a JSON file"),
-        (struct.pack("<Q", 10**5) + b"[" * 10**5, "not a safetensors file .nested too deeply"),
-        (header(torso=entry([2**40], 2**42)), "does not describe its"),
-        (header(torso=entry([2**62, 2**62], 24)), "does not describe its"),
-        (header(torso=entry([1] * 10**4, 4)), "does not describe its"),
-        (header(torso=entry([-1], -4)), "does not describe its"),
-        (header(torso=entry([0], 0, "EVIL")), "does not describe its"),
+        (struct.pack("<Q", 2**5) + b"[" * 2**5, "not a safetensors file, or truncated .invalid JSON"),
+        (struct.pack("<Q", 10**5) + b'{"a":' * 20_000, "recursion limit"),
+        (struct.pack("<Q", 2**25) + b" " * 2**25, "truncated .a header of 33554432 bytes"),
+        (twice(b"[0, 24]", b"[24, 48]", 48), "invalid offset for tensor `torso`"),
+        (twice(b"[0, 24]", b"[0, 24]", 24), r"'count' is missing, expected I32\[2\]"),
+        (header(torso=entry([2**40], 2**42)), "file not fully covered"),
+        (header(torso=entry([2**62, 2**62], 24)), "overflow"),
+        (header(torso=entry([1] * 10**4, 4)), "file not fully covered"),
+        (header(torso=entry([0] * 10**4, 0)), r"'count' is missing"),
+        (header(torso=entry([-1], -4)), "invalid value: integer `-1`"),
+        (header(torso=entry([0], 0, "EVIL")), "unknown variant `EVIL`"),
+        (header(count=entry([0], 0, "F4"), torso=entry([0], 0, "F8_E5M2")), r"'count' is F4\[0\], expected I32"),
         (header(torso=entry([0], 0)), r"'count' is missing, expected I32\[2\]"),
         (header(**{"../../x": entry([0], 0)}), r"'../../x' is F32\[0\], expected nothing"),
     ],
