@@ -192,6 +192,12 @@ def plain(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
+def placed(array: np.ndarray, leaf: Any, put: Put = on_default) -> jax.Array:
+    """Places the array that was read for a leaf by ``put``; makes typed keys of it if the leaf has them."""
+    there = put(array, leaf)
+    return jax.random.wrap_key_data(there) if _is_key(leaf) else there
+
+
 def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
@@ -268,8 +274,7 @@ def read_tree(folder: Path, paths: Sequence[Path], like: PyTree, put: Put = on_d
                 raise ConfigError(f"{folder}: {name[:80]!r} is not whole, or has parts twice")
         results = []
         for (_, leaf), (name, shape) in zip(leaves, expected.items(), strict=True):
-            array = put(_joined(parts.get(name, []), shape), leaf)
-            results.append(jax.random.wrap_key_data(array) if _is_key(leaf) else array)
+            results.append(placed(_joined(parts.get(name, []), shape), leaf, put))
     return jax.tree.unflatten(structure, results)
 
 

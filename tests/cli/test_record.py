@@ -88,7 +88,7 @@ def test_files_that_are_refused_before_anything_compiles(place, capsys):
     for given, text in (
         ([], "demos: is missing; give --demos FILE, a file of `purerl record`"),
         (["--demos", place / "other.safetensors"], r"was played with env_params = {}, the run has"),
-        (["--demos", broken], "its header does not describe its"),
+        (["--demos", broken], "file not fully covered"),
         (["--demos", place / "nothing"], "No such file or directory"),
     ):
         assert text in line(capsys, *TRAIN, *given, "--out", place / "never")

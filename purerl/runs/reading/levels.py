@@ -83,8 +83,8 @@ def load(path: Path, env: Env, name: str) -> Levels:
     if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
         raise ConfigError(f"{path}: has no levels, or not as many as its card says")
     agent, place = np.nonzero(np.arange(card["capacity"])[None] < size[:, None])
-    rows, put = lambda name: arrays[name][agent, place], lambda array, leaf: jnp.asarray(array)
-    leaves = [tensors.placed(rows(LEVEL + each), leaf, put) for each, leaf in trees.named_leaves(like).items()]
+    rows = lambda name: arrays[name][agent, place]
+    leaves = [tensors.placed(rows(LEVEL + each), leaf) for each, leaf in trees.named_leaves(like).items()]
     names = [f"agent {a}, level {p}" for a, p in zip(agent, place, strict=True)]
     return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, rows("score"))
 

@@ -216,7 +216,7 @@ def train(description: TrainingDescription, options: Any, command: str = "train"
 def _train_and_play(
     run: TrainingRun, program: RunProgram | HostProgram, so_far: Progress, plays: Plays, ready: Callable[[int], None]
 ) -> int:
-    """Trains, evaluates by ``plays``, whose environments ``ready`` opens, and writes the results."""
+    """Trains and evaluates by ``plays``, whose environments ``ready`` opens, and writes the results."""
     description, directory, options = run.description, run.directory, run.options
     with interrupts.deferred() as interrupted:
         try:
