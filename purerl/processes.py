@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from purerl import channel
+from purerl import channel, interrupts
 from purerl.channel import Channel, Ended
 from purerl.errors import ConfigError
 from purerl.types import PyTree
@@ -163,12 +163,16 @@ def begin(how: str, ended: Ended) -> None:
 
 
 def finish() -> None:
-    """Waits until all processes are done, and disconnects them."""
-    if count() > 1:
-        gathered(None)
-        _channel().close(0)
-        channel.end()
-    jax.distributed.shutdown()
+    """Waits until all processes are done, and disconnects them.
+
+    A process that waits here has nothing to save. The first signal does not end it, because JAX would abort the others.
+    """
+    with interrupts.deferred():
+        if count() > 1:
+            gathered(None)
+            _channel().close(0)
+            channel.end()
+        jax.distributed.shutdown()
 
 
 def _read(how: str) -> tuple[str, int, int]:

@@ -41,7 +41,7 @@ RUNS = {
     ],
     "host": ["train", "ppo", *SMALL, "--env", "gymnasium:CartPole-v1", "--num-steps", "32", "--total-steps", "1e4"],
     "r2d2": ["train", "r2d2", *SMALL, "--total-steps", "2e4", "--capacity", "4096", "--warmup-steps", "512"],
-    "processes": ["train", "a2c", *SMALL, "--num-seeds", "2", "--total-steps", "8e3"],
+    "processes": ["train", "a2c", *SMALL, "--num-seeds", "2", "--total-steps", "2e4"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "2e5", "--gamma", "0.9,0.95,0.99,1", "--agents-at-once", "2"],
 }
 FILES = "policy.safetensors", "metrics.jsonl", "quantiles.jsonl", "generations.jsonl"
@@ -62,6 +62,12 @@ def start(args: list[str], cache: Path, count: int = 1) -> list[subprocess.Popen
         return several_processes.together(command, count, devices=1)
     whole = [sys.executable, "-m", "purerl.cli", *command]
     return [subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)]
+
+
+def await_all(running: list[subprocess.Popen]) -> None:
+    """Waits until several processes have compiled: before all are there, each waits for the others."""
+    if len(running) > 1:
+        next((line for line in running[0].stdout or () if "compiled in" in line), None)
 
 
 def codes(running: list[subprocess.Popen], seconds: float | None = None) -> list[int]:
@@ -97,8 +103,7 @@ def interrupted(
 ) -> tuple[str, bool]:
     """Interrupts a run after ``moment`` seconds: where that was, and whether it ended as it should."""
     running = start(begin(RUNS[name], directory), cache, PROCESSES.get(name, 1))
-    if len(running) > 1:  # until all are there, each waits for the others
-        next((line for line in running[0].stdout or () if "compiled in" in line), None)
+    await_all(running)
     try:
         return "finished", not any(codes(running, moment))
     except subprocess.TimeoutExpired:
@@ -123,9 +128,10 @@ def chains(name: str, number: int, count: int, scratch: Path, rng: random.Random
     if not whole.exists():
         for attempt in (scratch / "first", whole):  # the second finds its programs compiled
             started = time.monotonic()
-            assert not any(
-                codes(start([*args, "--out", str(attempt), "--checkpoint-seconds", "0.02"], cache, together))
-            )
+            running = start([*args, "--out", str(attempt), "--checkpoint-seconds", "0.02"], cache, together)
+            await_all(running)
+            started = started if together == 1 else time.monotonic()
+            assert not any(codes(running))
         (scratch / "seconds").write_text(str(time.monotonic() - started))
     seconds, expected = float((scratch / "seconds").read_text()), outcome(whole)
     results = {"before it began": 0, "while saving": 0, "else": 0, "wrong exit": 0, "equal": 0, "differ": 0}
