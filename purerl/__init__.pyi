@@ -59,5 +59,8 @@ from .population.selection import successive_halving as successive_halving
 from .runs.describing.datasets import load_dataset as load_dataset
 from .runs.reading.evaluation import load as load
 from .runs.running.from_python import acting as acting
+from .runs.running.from_python import frame as frame
+from .runs.running.from_python import means as means
+from .runs.running.from_python import progress as progress
 from .runs.running.from_python import train_in_chunks as train_in_chunks
 from .version import __version__ as __version__

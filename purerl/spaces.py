@@ -28,6 +28,11 @@ class Box(NamedTuple):
     dtype: Any
     num_frames: int = 1
 
+    def __repr__(self) -> str:
+        low, high = (f"{x:g}" if np.ndim(x) == 0 else "..." for x in (self.low, self.high))
+        stacked = f", {self.num_frames} frames" if self.num_frames > 1 else ""
+        return f"Box({np.dtype(self.dtype)}{list(self.shape)} in [{low}, {high}]{stacked})"
+
 
 class Discrete(NamedTuple):
     """The integers ``0 .. n - 1``, int32; ``n`` lies in ``[1, 2^31)``."""

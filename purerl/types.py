@@ -229,6 +229,11 @@ class TrainState(NamedTuple):
     curriculum: PyTree = ()
     fault: Fault | tuple[()] = ()
 
+    def __repr__(self) -> str:
+        arrays = [leaf for leaf in jax.tree.leaves(self) if hasattr(leaf, "dtype")]
+        size = sum(array.size * array.dtype.itemsize for array in arrays)
+        return f"TrainState({size:,} bytes in {len(arrays)} arrays)"
+
 
 class Scores(NamedTuple):
     """A learner's estimates on policy for the steps of a trajectory, ``[T, B]``.
@@ -256,6 +261,10 @@ class Result(NamedTuple):
 
     state: TrainState
     metrics: Metrics
+
+    def __repr__(self) -> str:
+        shape = list(np.shape(next(iter(self.metrics.values()), ())))
+        return f"Result({self.state!r}, metrics {shape}: {', '.join(self.metrics)})"
 
 
 class Design(NamedTuple):
@@ -337,6 +346,10 @@ class Env(NamedTuple):
     ends_together: bool = False
     present: Callable[[PyTree], Array] | None = None  # (env_state)
     info_names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        agents = f", {self.num_agents} agents" if self.num_agents > 1 else ""
+        return f"Env({self.name!r}, observations {self.observation_space}, actions {self.action_space}{agents})"
 
     def reset(self, key: Key) -> tuple[PyTree, PyTree]:
         """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""

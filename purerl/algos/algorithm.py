@@ -78,6 +78,9 @@ class Algorithm(NamedTuple, Generic[P]):
     datasets: tuple[str, ...] = ()
     wrappers: tuple[Wrapper, ...] = TABLE
 
+    def __repr__(self) -> str:
+        return f"Algorithm({self.name!r})"
+
     def __hash__(self) -> int:
         return hash((self.name, self.own_config, self.own_learner, self.wrappers))
 

@@ -1,4 +1,4 @@
-"""The progress of a running training: a line that is updated in place on a terminal, plain lines elsewhere."""
+"""The progress of a training: a line that is updated in place in a terminal or a notebook, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -131,8 +131,8 @@ def show(
     Yields:
         The `Report` to call with the progress.
     """
-    display = _bar if console.is_terminal else _lines
-    with display(console, env_steps, clock, activity) as report:
+    elsewhere = _cell if console.is_jupyter else _lines
+    with (_bar if console.is_terminal else elsewhere)(console, env_steps, clock, activity) as report:
         yield report
 
 
@@ -201,15 +201,8 @@ def _lines(console: Console, env_steps: int, clock: Callable[[], float], activit
 
     def line(done: int, more: str = "") -> None:
         nonlocal written
-        seconds, written = max(clock() - start, 1e-9), time.perf_counter()
-        left = duration(round(seconds * (env_steps / done - 1))) if done else "-"
-        console.print(
-            f"{100 * done // env_steps:3d} %  {frames_per_second(done / seconds)}  ETA {left}  "
-            f"return {in_words(latest) or '-'}{living}{more}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        written = time.perf_counter()
+        say(console, _line(done, env_steps, clock() - start, latest) + living + more)
 
     def report(done: int, returns: np.ndarray, alive: int) -> None:
         nonlocal tenth, early, so_far, latest, living, news
@@ -232,6 +225,32 @@ def _lines(console: Console, env_steps: int, clock: Callable[[], float], activit
 
     with _ticking(tick, min(1.0, QUIET)):
         yield report
+
+
+def _line(done: int, env_steps: int, seconds: float, returns: np.ndarray) -> str:
+    """Returns as a line how far a training is, after so many seconds, and the latest returns of its agents."""
+    seconds = max(seconds, 1e-9)
+    left = duration(round(seconds * (env_steps / done - 1))) if done else "-"
+    speed = frames_per_second(done / seconds)
+    return f"{100 * done // env_steps:3d} %  {speed}  ETA {left}  return {in_words(returns) or '-'}"
+
+
+@contextlib.contextmanager
+def _cell(console: Console, env_steps: int, clock: Callable[[], float], activity: Activity) -> Iterator[Report]:
+    """Shows progress as a line of a notebook's cell, which is updated in place."""
+    from IPython.display import display
+
+    start, width = clock(), 20
+    text = lambda words: {"text/plain": words}
+    handle = display(text(f"{'░' * width}  starting"), raw=True, display_id=True)
+
+    def report(done: int, returns: np.ndarray, alive: int) -> None:
+        full = width * done // env_steps
+        bar = "█" * full + "░" * (width - full)
+        line = _line(done, env_steps, clock() - start, returns) + _living(returns.size, alive)
+        handle.update(text(f"{bar} {line}"), raw=True)
+
+    yield report
 
 
 def _living(size: int, alive: int) -> str:

@@ -24,10 +24,11 @@ from purerl.population import layouts
 from purerl.population.layouts import spread
 from purerl.runs.describing import sweeps
 from purerl.runs.describing.description import Setup, TrainingDescription
+from purerl.runs.describing.run_directory import METRICS
 from purerl.runs.describing.sweeps import env_part
 from purerl.runs.reading import host_evaluation
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.store import policies
+from purerl.store import guards, log, policies
 from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer
 
 EVALUATION_SALT = 2**31
@@ -47,6 +48,40 @@ class Run(NamedTuple):
     learner: Learner
     policy: PyTree
     missing: str = ""
+    directory: Path = Path()
+
+    def __repr__(self) -> str:
+        agents = f"{self.setup.members.size} agent{'s'[: self.setup.members.size != 1]}"
+        return f"Run({str(self.directory)!r}, {self.saved['algo']} on {self.saved['env']}, {agents})"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``summary.json`` has; empty if the run has none."""
+        return guards.contents(self.directory, "summary.json")
+
+    @property
+    def settings(self) -> dict[str, np.ndarray]:
+        """The label of each agent, ``config`` and ``seed``, and the values of what was swept; by name, each ``[P]``."""
+        labels = {name: np.array([label[name] for label in self.setup.labels]) for name in self.setup.labels[0]}
+        swept = {name: np.array(values)[labels["config"]] for name, values in self.setup.swept.items()}
+        return labels | swept
+
+    @property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """The metrics of the training, as logged: by name, each ``[P, iterations]`` float64, nan where there is none.
+
+        Raises `ConfigError` if the run has no log, or one that is too large.
+        """
+        columns = log.Followed(self.directory / METRICS).read()
+        labels = {tuple(label.values()): agent for agent, label in enumerate(self.setup.labels)}
+        names = [*self.setup.labels[0]]
+        agents = np.array([labels.get(row, -1) for row in zip(*(columns[name] for name in names), strict=True)], int)
+        rows = (columns["iteration"].astype(int) - 1)[agents >= 0]
+        metrics = {}
+        for name in [name for name in columns if name not in (*names, "iteration")]:
+            metrics[name] = np.full((len(labels), rows.max(initial=-1) + 1), np.nan)
+            metrics[name][agents[agents >= 0], rows] = columns[name][agents >= 0]
+        return metrics
 
     def about(self, directory: Path, episodes: int) -> dict[str, Any]:
         """Returns the first entries of the results of an evaluation of the run in a directory."""
@@ -103,7 +138,7 @@ def load(
             raise ConfigError(f"{path}: your code raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: the run cannot be rebuilt ({reason[:200]})") from error
-    return Run(saved, setup, env, learner, policy, missing)
+    return Run(saved, setup, env, learner, policy, missing, here(directory))
 
 
 def _described(

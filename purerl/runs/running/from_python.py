@@ -1,21 +1,101 @@
-"""Runs from Python: a training with a callback between chunks, and a saved policy as a function."""
+"""Runs from Python: trainings in chunks with their progress, metrics as numbers and tables, policies as functions."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from purerl import loops, population, spaces, trees
+from purerl.display.progress import Report, console, show
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
 from purerl.names import Trust
 from purerl.runs.reading import evaluation
 from purerl.runs.running import device_program, run_loop
 from purerl.runs.running.host_program import HostProgram
+from purerl.store import metrics as watched
 from purerl.types import Key, Metrics, PyTree, Result, Situation, Trainer, TrainState
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Progress:
+    """Shows how far a training is: a bar in a terminal and in a notebook, lines elsewhere.
+
+    Give it to `train_in_chunks` as ``on_chunk``.
+    """
+
+    def __init__(self) -> None:
+        self._report: Report = lambda env_steps, returns, alive: None
+        self._frames, self._done = 0, 0
+
+    @contextlib.contextmanager
+    def shown(self, trainer: Trainer, num_iterations: int) -> Iterator[None]:
+        """Shows the progress of a training within the context."""
+        self._frames, self._done = trainer.env_steps, 0
+        with show(console(), max(1, self._frames * num_iterations)) as self._report:
+            yield
+
+    def __call__(self, state: TrainState, metrics: Metrics) -> None:
+        """Reports a chunk of iterations."""
+        rows = _by_iteration(metrics)
+        self._done += len(rows["alive"]) * self._frames
+        self._report(self._done, watched.returns(rows), int(rows["alive"][-1].sum()))
+
+
+def progress() -> Progress:
+    """Makes what shows the progress of a training if `train_in_chunks` gets it as ``on_chunk``."""
+    return Progress()
+
+
+def means(metrics: Metrics) -> dict[str, float]:
+    """Returns each of the metrics of a training as one number.
+
+    It is the mean over the iterations and agents in which the metric exists; for the return and the length of episodes
+    the mean over the episodes that ended; for ``episodes`` the sum; and for ``alive`` and ``stopped`` the number of
+    agents that are so at the end. Of several agents there are also quantiles of the return over those in which an
+    episode ended.
+
+    Args:
+        metrics: Of `types.Result`, each ``[iterations]``, or of several agents ``[P, iterations]``.
+    """
+    return watched.means(_by_iteration(metrics))
+
+
+def frame(source: Any) -> "pandas.DataFrame":
+    """Returns metrics as a table of pandas: a row for each iteration, of several agents for each of theirs.
+
+    Args:
+        source: The metrics of `types.Result`, each ``[iterations]`` or ``[P, iterations]``; or a run (`load`), whose
+            agents have their label and the values that were swept.
+
+    Raises:
+        ImportError: There is no pandas.
+        ConfigError: The run has no log.
+    """
+    import pandas
+
+    is_run = isinstance(source, evaluation.Run)
+    settings: dict[str, np.ndarray] = source.settings if is_run else {}
+    values: Mapping[str, Any] = source.metrics if is_run else source
+    arrays = {name: np.asarray(array) for name, array in values.items()}
+    shape = next(iter(arrays.values())).shape
+    agents, iterations = (np.reshape(x, -1) for x in np.indices(shape if len(shape) == 2 else (1, *shape)))
+    columns = {"agent": agents} if len(shape) == 2 else {}
+    columns |= {name: of_agents[agents] for name, of_agents in settings.items()}
+    columns |= {"iteration": iterations + 1}
+    return pandas.DataFrame(columns | {name: array.reshape(-1) for name, array in arrays.items()})
+
+
+def _by_iteration(metrics: Metrics) -> dict[str, np.ndarray]:
+    """Returns metrics ``[iterations]`` or ``[P, iterations]`` as ``[iterations, P]``."""
+    return {name: np.atleast_2d(np.asarray(values)).T for name, values in metrics.items()}
 
 
 def train_in_chunks(
@@ -29,7 +109,8 @@ def train_in_chunks(
     """Trains an agent and calls a function after each chunk of iterations.
 
     It computes what ``jax.jit(loops.train(trainer, num_iterations))(key)`` computes. Environments of the host are
-    stepped in worker processes where that is faster, and closed at the end.
+    stepped in worker processes where that is faster, and closed at the end. Ctrl-C, or a notebook's interrupt, ends the
+    training after the chunk, and what was learned until then is returned; a second one raises `KeyboardInterrupt`.
 
     Args:
         trainer: The trainer.
@@ -37,7 +118,7 @@ def train_in_chunks(
         num_iterations: The number of iterations.
         on_chunk: Called as ``on_chunk(state, metrics)`` after each chunk, with metrics as numpy arrays
             ``[iterations]``. The training ends early where it returns True. The next chunk overwrites the state: copy
-            (`jax.device_get`) what is needed of it.
+            (`jax.device_get`) what is needed of it. `progress` makes one that shows how far the training is.
         every: If it is not 0, a chunk also ends at each multiple of so many iterations. A chunk takes about a quarter
             of a second.
 
@@ -45,17 +126,40 @@ def train_in_chunks(
         The last state, and the metrics of all iterations as numpy arrays.
     """
     rows: list[Any] = []
-    with contextlib.ExitStack() as stack:
+    with _noted() as interrupted, contextlib.ExitStack() as stack:
+        if isinstance(on_chunk, Progress):
+            stack.enter_context(on_chunk.shown(trainer, num_iterations))
         if trainer.fleet.host:
             state, chunks = _hosted(trainer, key, num_iterations, every, stack)
         else:
             state, chunks = _compiled(trainer, key, num_iterations, every)
         for state, metrics in chunks:
             rows.append(metrics)
-            if on_chunk(state, metrics) is True:
+            if on_chunk(state, metrics) is True or interrupted:
                 break
     joined: Any = {name: np.concatenate([each[name] for each in rows]) for name in (rows or [{}])[0]}
     return Result(state, joined)
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[list[int]]:
+    """Puts the first SIGINT within the context into the list that it gives, where Python would raise for it."""
+    received: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not raises or threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 Started = tuple[TrainState, Iterator[tuple[TrainState, Any]]]

@@ -1,0 +1,143 @@
+"""What Python and notebooks have of a training: words, numbers, tables, progress, and an end when it is interrupted."""
+
+import json
+import os
+import signal
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from commands import run
+from rich.console import Console
+
+import purerl
+from purerl import ConfigError, a2c, envs
+from purerl.display import progress
+
+CONFIG = a2c.Config(hidden_sizes=(4,), num_envs=2, num_steps=8, total_steps=16 * 6)
+CARTPOLE = envs.make("CartPole-v1")
+RUN = ["a2c", "--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "4"]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """A sweep of two values and two seeds, three agents at a time, whose log has its batches one after the other."""
+    directory = tmp_path_factory.mktemp("python") / "sweep"
+    args = ["--gamma", "0.9,0.99", "--num-seeds", 2, "--seed", 5, "--agents-at-once", 3, "--eval-episodes", 2]
+    run("sweep", *RUN, *args, "--total-steps", 96, "--out", directory)
+    return directory
+
+
+def test_words_are_short(key):
+    """A result had 82,729 characters."""
+    result = jax.eval_shape(a2c.make_train(CONFIG, CARTPOLE), key)
+    assert repr(a2c) == "Algorithm('a2c')"
+    expected = "Env('CartPole-v1', observations Box(float32[4] in [..., ...]), actions Discrete(n=2))"
+    assert repr(CARTPOLE) == expected
+    assert repr(envs.make("Pendulum-v1")).endswith("actions Box(float32[1] in [-2, 2]))")
+    assert repr(envs.make("TicTacToe-v0")).endswith(", 2 agents)")
+    assert repr(envs.make("Catch-bsuite", frame_stack=4).observation_space).endswith("in [0, 1], 4 frames)")
+    assert "metrics [6]: alive, " in repr(result) and len(repr(result)) < 300
+    leaves = [leaf for leaf in jax.tree.leaves(result.state) if hasattr(leaf, "dtype")]
+    assert f"({sum(x.size * x.dtype.itemsize for x in leaves):,} bytes in {len(leaves)} arrays)" in repr(result.state)
+
+
+def test_means_are_over_what_exists():
+    """By hand: the mean of a return over six episodes of iterations with 0, 2 and 4 of them, as jax and as agents."""
+    one = {
+        "episodes": jnp.array([0, 2, 4]),
+        "episode_return": jnp.array([jnp.nan, 10.0, 40.0]),
+        "episode_length": jnp.array([jnp.nan, 5.0, 2.0]),
+        "loss": jnp.array([1.0, jnp.nan, 3.0]),
+        "alive": jnp.array([True, True, True]),
+    }
+    result = purerl.means(one)
+    assert result == {"episodes": 6, "episode_return": 30, "episode_length": 3, "loss": 2, "alive": 1}
+    two = {name: jnp.stack([values, values]) for name, values in one.items()} | {"loss": jnp.array([[1.0], [7.0]])}
+    assert purerl.means(two)["loss"] == 4 and purerl.means(two)["alive"] == 2
+    assert purerl.means(two)["episode_return_0.5"] == 30
+    none = {name: values[:1] for name, values in one.items()}  # rllib divided by zero here, with a warning
+    assert np.isnan(purerl.means(none)["episode_return"]) and purerl.means(none)["episodes"] == 0
+
+
+def test_tables(key):
+    """A row an iteration; of several agents theirs one after the other."""
+    result = jax.jit(a2c.make_train(CONFIG, CARTPOLE))(key)
+    table = purerl.frame(result.metrics)
+    assert list(table["iteration"]) == [1, 2, 3, 4, 5, 6] and list(table.columns)[1:] == list(result.metrics)
+    np.testing.assert_array_equal(table["loss"], result.metrics["loss"])
+    many = purerl.frame({"loss": np.arange(6.0).reshape(2, 3)})
+    assert many.to_dict("list") == {
+        "agent": [0, 0, 0, 1, 1, 1],
+        "iteration": [1, 2, 3, 1, 2, 3],
+        "loss": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+    }
+
+
+def test_the_metrics_of_a_run_are_those_of_its_log(sweep):
+    """Line by line of the log, agent by agent, beside what was swept; and the summary is the file's."""
+    loaded = purerl.load(sweep)
+    assert repr(loaded) == f"Run({str(sweep)!r}, a2c on CartPole-v1, 4 agents)"
+    assert loaded.summary == json.loads((sweep / "summary.json").read_text())
+    lines = [json.loads(line) for line in (sweep / "metrics.jsonl").read_text().splitlines()]
+    metrics, places = loaded.metrics, [(0, 5), (0, 6), (1, 5), (1, 6)]
+    assert metrics["loss"].shape == (4, 6) and len(lines) == 24
+    for line in lines:
+        at = places.index((line["config"], line["seed"])), line["iteration"] - 1
+        for name in ("loss", "env_steps", "episode_return", "alive"):
+            expected = np.nan if line[name] is None else line[name]
+            np.testing.assert_equal(float(metrics[name][at]), float(expected))
+    table = purerl.frame(loaded)
+    last = table[(table["seed"] == 6) & (table["gamma"] == 0.99) & (table["iteration"] == 6)]
+    assert list(last["agent"]) == [3] and last["loss"].item() == metrics["loss"][3, 5]
+    (sweep / "metrics.jsonl").rename(sweep / "away")
+    with pytest.raises(ConfigError, match="No such file"):
+        purerl.load(sweep).metrics  # noqa: B018
+    (sweep / "away").rename(sweep / "metrics.jsonl")
+
+
+def test_an_interrupt_returns_what_is_there(key):
+    """After the chunk; the second one raises, and Python's own handler is back in either case."""
+    seen = []
+
+    def interrupted(state, metrics):
+        seen.append(len(metrics["loss"]))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    trainer = a2c.make_trainer(CONFIG, CARTPOLE)
+    result = purerl.train_in_chunks(trainer, key, 10**6, interrupted)
+    assert seen == [1] and len(result.metrics["loss"]) == 1 and int(result.state.iteration.low) == 1
+    whole = jax.jit(a2c.make_train(CONFIG, CARTPOLE))(key)
+    np.testing.assert_allclose(result.metrics["loss"], whole.metrics["loss"][:1], rtol=1e-4)
+    with pytest.raises(KeyboardInterrupt):
+        purerl.train_in_chunks(trainer, key, 10**6, lambda *_: [interrupted(*_), interrupted(*_)])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_progress_in_lines_and_in_a_cell(key, monkeypatch, capsys):
+    """By hand: six iterations of 16 frames; in a notebook the line of a cell is updated."""
+    trainer = a2c.make_trainer(CONFIG, CARTPOLE)
+    result = purerl.train_in_chunks(trainer, key, 6, purerl.progress())
+    assert "100 %" in capsys.readouterr().err and len(result.metrics["loss"]) == 6
+    written = []
+
+    class Handle:
+        def update(self, data, raw):
+            written.append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        written.append(data["text/plain"])
+        return Handle()
+
+    cell = types.SimpleNamespace(display=display)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=cell))
+    monkeypatch.setitem(sys.modules, "IPython.display", cell)
+    with progress.show(Console(force_jupyter=True), 200, lambda: 0.0) as report:
+        report(50, np.array([3.0, np.nan]), 1)
+        report(200, np.array([4.0, 5.0]), 2)
+    assert written[0].endswith("  starting") and len(written) == 3
+    assert written[1].startswith("█" * 5 + "░" * 15 + "  25 %  ") and written[1].endswith("return 3.0  1/2 alive")
+    assert written[2].startswith("█" * 20 + " 100 %  ") and written[2].endswith("return 4.0, 5.0")
