@@ -17,6 +17,7 @@ The commands that compute import the modules that need JAX only after they have 
 help, lists and errors in names answer at once.
 """
 
+import errno
 import importlib
 import os
 import re
@@ -148,8 +149,12 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"purerl: error: {printable(str(error))}", file=sys.stderr)
         code = EXIT_IO
     except OSError as error:
-        print(f"purerl: error: {printable(str(error))}; what was saved earlier is unchanged", file=sys.stderr)
-        code = EXIT_IO
+        if error.errno == errno.ENAMETOOLONG:  # of a path on the command line, or beside it
+            print(f"purerl: error: {printable(str(error.filename)[:80])}...: {error.strerror}", file=sys.stderr)
+            code = EXIT_BAD_INPUT
+        else:
+            print(f"purerl: error: {printable(str(error))}; what was saved earlier is unchanged", file=sys.stderr)
+            code = EXIT_IO
     except interrupts.Interrupted as signalled:
         code = 128 + signalled.number
     except copies.Left:

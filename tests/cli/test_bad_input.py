@@ -8,6 +8,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from commands import run
 
 from purerl import ppo
 from purerl.cli import main, parsing, ranges
@@ -237,3 +238,12 @@ def test_resets_are_a_parameter_of_the_environment(tmp_path):
     )
     assert read(resets="few", gravity=9).options == {"env": "CartPole-v1", "env_params": ["gravity=9"], "resets": "few"}
     assert "resets" not in read().options
+
+
+@pytest.mark.parametrize(
+    "command", ["eval", "render", "export", "record", "dashboard", "evolve report", "train a2c CartPole-v1 --optimiser"]
+)
+def test_a_path_that_is_too_long(command, capsys):
+    run(*command.split(), "1" * 400, expect=2)
+    error = capsys.readouterr().err
+    assert error.startswith("purerl: error: ") and error.endswith("File name too long\n") and len(error) < 200
