@@ -28,7 +28,7 @@ RENEWED_SECONDS = 1.0
 
 _watching: list[int] = []
 """The file descriptor to which signals are written, while a thread receives them."""
-_deferred: list[tuple[list[int], threading.Event]] = []
+_deferred: list[tuple[list[int], threading.Event, str]] = []
 """The list that takes the first signal, if a run asked for it, and whether that has come: at most one pair."""
 _cleaning: list[Callable[[], str | None]] = []
 """The functions that are called before the process exits; each may return a message."""
@@ -101,11 +101,11 @@ def leaving() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[list[int]]:
-    """Puts the first signal within the context into the list that it gives; the second ends the process."""
+def deferred(words: str = SAVES) -> Iterator[list[int]]:
+    """Puts the first signal within the context into its list and prints ``words``; the second ends the process."""
     received: list[int] = []
     with leaving():
-        mine = received, threading.Event()
+        mine = received, threading.Event(), words
         _deferred.append(mine)
         try:
             yield received
@@ -157,11 +157,11 @@ def _watch(reader: int) -> None:
             continue
         code = 128 + number[0]
         if _deferred and not _deferred[-1][1].is_set():
-            received, come = _deferred[-1]
+            received, come, words = _deferred[-1]
             answered = True
             come.set()
             received[:] = received or [number[0]]
-            _say(SAVES)
+            _say(words)
         elif not _deferred and not answered and (breakable.inside or breakable.broken):
             answered = True
             _say(CLOSES)

@@ -167,7 +167,7 @@ def finish() -> None:
 
     A process that waits here has nothing to save. The first signal does not end it, because JAX would abort the others.
     """
-    with interrupts.deferred():
+    with interrupts.deferred("interrupted: waits for the other processes; a second signal ends all at once"):
         if count() > 1:
             gathered(None)
             _channel().close(0)

@@ -241,7 +241,7 @@ def load_commands(directory: Path) -> str:
 @contextlib.contextmanager
 def nothing_compiles() -> Iterator[None]:
     """Within it trainings, searches and plans end as they would begin."""
-    ends: dict[str, Any] = {"runs.running.train.train": 0, "runs.running.run.Run.resume": 0, "meta.search.search": 0}
+    ends: dict[str, Any] = {"runs.running.run.Run.begin": 0, "runs.running.run.Run.resume": 0}
     ends |= {"runs.reading.episodes.record_run": {}, "runs.reading.episodes.recorded_in_words": ""}
     ends |= {
         "runs.running.forecast.plan": (planning.Plan(*[1] * 10), None),

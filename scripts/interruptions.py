@@ -6,8 +6,8 @@ A chain is a run that is interrupted up to five times, each time at a random mom
 end, and each time goes on; then it is left to finish, and its policies, logs and summary (but for its times) are
 compared with those of the whole run. Checkpoints are written all the time, so that many moments lie within one.
 Interruptions are SIGKILL, SIGINT and SIGTERM; the latter two must end in the exit codes 130 and 143. Of a run of
-several processes the signal goes to one, and all must end. Prints a line for
-each run and kind, and exits with 1 if any chain differs.
+several processes the signal goes to one, and all must end. Prints a line for each run and kind, and exits with 1 if any
+chain differs.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def interrupted(
     outputs = ["".join(filter(None, process.communicate(timeout=300))) for process in running]
     expected = {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number]
     others = LOST if number == signal.SIGKILL else (expected,)
-    ends = [process.returncode in (0, expected if process is hit else None, *others) for process in running]
+    ends = [process.returncode in ((0, expected) if process is hit else (0, *others)) for process in running]
     if not all(ends):
         print(f"{name} {number}: exit codes {[each.returncode for each in running]}", *outputs, sep="\n")
     right = all(ends) and not any("Traceback" in each for each in outputs)

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from purerl.algos import ALGORITHMS
 from purerl.cli import parsing, resume
 from purerl.cli.machine import prepared
 from purerl.cli.train import show_plans
 from purerl.errors import ConfigError
-from purerl.names import choose
 
 
 def grow(args: list[str]) -> int:
@@ -18,17 +16,13 @@ def grow(args: list[str]) -> int:
     options = parsing.parse(GrowOptions, "purerl grow", args, positional=True)
     cfg.check(options)
 
-    from purerl.runs.describing import config_file
     from purerl.runs.running import growing
-    from purerl.store import trusted_modules
 
-    file = config_file.read(Path(options.run) / config_file.NAME)
-    config_file.trusted(file, (), "--trust imports it", trusted_modules.memory(options.trust))
+    file, algo = resume.opened(Path(options.run), options.trust)
     if file.command == "evolve":
         raise ConfigError(
             f"{file.path}: is a run of purerl evolve; only a training or a sweep has a network that can grow"
         )
-    algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
     start, kind, describe, _ = resume.training(file, algo)
     before = parsing.started(start, kind, algo)
     wider = growing.widened(algo, before.config, options.hidden_sizes)

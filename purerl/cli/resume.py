@@ -37,15 +37,24 @@ def resume(args: list[str]) -> int:
     if args[0].startswith("-"):
         raise ConfigError(f"{args[0]}: name the run directory first; see purerl resume --help")
 
+    directory, rest = here(args[0]), args[1:]
+    file, algo = opened(directory, "--trust" in rest)
+    return (_programs if file.fields.get("programs") else _run)(directory, file, algo, rest)
+
+
+def opened(directory: Path, trust: bool) -> tuple[Any, str]:
+    """Reads the config file of a run that goes on, and returns it with the algorithm's name.
+
+    Raises:
+        ConfigError: There is no such file; or it names no algorithm, or code that is not trusted.
+    """
     from purerl.algos import ALGORITHMS
     from purerl.runs.describing import config_file
     from purerl.store import trusted_modules
 
-    directory, rest = here(args[0]), args[1:]
     file = config_file.read(directory / config_file.NAME)
-    config_file.trusted(file, (), "--trust imports it", trusted_modules.memory("--trust" in rest))
-    algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
-    return (_programs if file.fields.get("programs") else _run)(directory, file, algo, rest)
+    config_file.trusted(file, (), "--trust imports it", trusted_modules.memory(trust))
+    return file, choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
 
 
 def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:

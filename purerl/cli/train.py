@@ -86,8 +86,6 @@ def show_plans(
     """Prints the plan of each program of a run, and returns the exit code."""
     from purerl.population import planning
     from purerl.runs.running import forecast
-    from purerl.runs.running.forecast import Forecast
-    from purerl.runs.running.forecast import forecast_in_words as in_words
 
     plans = [forecast.plan(description, options, target, measured) for description in descriptions]
     if as_json:
@@ -99,7 +97,7 @@ def show_plans(
             output.show(f"{'' if index == 0 else chr(10)}program {index}: {programs.in_words(several, index)}")
         output.show(planning.in_words(cost))
         if speed:
-            output.show(in_words(speed) if isinstance(speed, Forecast) else forecast.speed_in_words(speed))
+            output.show(speed.in_words())
     return 0
 
 

@@ -118,7 +118,7 @@ class SearchRun(Run):
     """A run that searches: its setup is an `Evolution`."""
 
     FILES = FILES
-    LENGTH = "generations"
+    LENGTH, RESULT = "generations", artefacts.NAME
 
     @classmethod
     def of(cls, description: SearchDescription, options: Any, directory: Path) -> "SearchRun":

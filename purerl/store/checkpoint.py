@@ -229,7 +229,8 @@ def _card(path: Path) -> dict[str, Any]:
     if card.get(tensors.SEAL) != tensors.digest(card, {}) and not is_old:
         raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
     if card.get("format") != FORMAT:
-        raise ConfigError(f"{path}: format {reprlib.repr(card.get('format'))}, expected {FORMAT}")
+        was = reprlib.repr(card.get("format"))
+        raise ConfigError(f"{path}: format {was}, expected {FORMAT}; resume it by the version that saved it")
     if card.get("step") != int(path.name):
         raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
     kinds = {"about": dict, "versions": dict, "pieces": list}

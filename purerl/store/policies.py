@@ -71,6 +71,8 @@ def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTr
     """
     path, expected = directory / ARRAYS, trees.named_leaves(like)
     with tensors.opened(path) as file:
+        if file.metadata():  # which the digest does not cover
+            raise ConfigError(f"{path}: must not have metadata")
         arrays = tensors.read_all(path, file, expected)
     tensors.check_digest(path, document, arrays, f"it or {DESCRIPTION} ")
     return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in expected])

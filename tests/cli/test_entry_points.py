@@ -326,7 +326,7 @@ def test_measured_time_counts_every_batch(monkeypatch):
     result = forecast.measured_speed(setup, program)
     assert closed and result.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
     assert result.steps_per_second == pytest.approx(5 * 1024 / result.wall_seconds)
-    assert forecast.speed_in_words(result).splitlines()[1].endswith(" 18 s")
+    assert result.in_words().splitlines()[1].endswith(" 18 s")
 
 
 def test_devices(monkeypatch, capsys):

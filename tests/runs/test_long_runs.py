@@ -1,7 +1,6 @@
 """A run of more than a day is told before it begins, and at a terminal someone is asked."""
 
 import io
-from types import SimpleNamespace
 
 import pytest
 from commands import run
@@ -24,19 +23,19 @@ def asked(monkeypatch):
 
 def at(terminal, yes=False):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200)
-    return SimpleNamespace(options=SimpleNamespace(yes=yes), console=console)
+    return console, yes
 
 
 def test_only_at_a_terminal_is_there_a_question(asked):
     with pytest.raises(Interrupted):
-        run_loop.confirm(at(terminal=True), DAYS)
+        run_loop.confirm(*at(terminal=True), DAYS)
     assert len(asked) == 1
     for run_ in (at(terminal=True, yes=True), at(terminal=False)):
-        run_loop.confirm(run_, DAYS)
-        assert run_.console.file.getvalue().startswith("the run is expected to take about 3.5 days (an estimate)")
+        run_loop.confirm(*run_, DAYS)
+        assert run_[0].file.getvalue().startswith("the run is expected to take about 3.5 days (an estimate)")
     short = at(terminal=True)
-    run_loop.confirm(short, 86399.0)
-    assert len(asked) == 1 and not short.console.file.getvalue()
+    run_loop.confirm(*short, 86399.0)
+    assert len(asked) == 1 and not short[0].file.getvalue()
 
 
 def test_a_declined_run_leaves_nothing(asked, monkeypatch, tmp_path, capsys):

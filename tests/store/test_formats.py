@@ -40,7 +40,9 @@ def test_checkpoint():
 
 def test_older_checkpoints_are_refused():
     """In a line, and not as damaged."""
-    with pytest.raises(ConfigError, match="12: format 3, expected 5$") as raised:
+    with pytest.raises(
+        ConfigError, match="12: format 3, expected 5; resume it by the version that saved it$"
+    ) as raised:
         checkpoint.newest(WRITTEN / "checkpoint-3")
     assert not isinstance(raised.value, checkpoint.Damaged)
 

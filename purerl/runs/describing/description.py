@@ -37,7 +37,7 @@ class Description:
     - ``algo`` is the name of the algorithm, and ``config`` has the fields of its config.
     - ``env_params`` are keyword arguments of each environment.
 
-    A training (`TrainingDescription`) and a search (`meta.description.SearchDescription`) add what they have beside.
+    A training (`TrainingDescription`) and a search (`meta.description.SearchDescription`) add fields of their own.
     """
 
     algo: str
@@ -196,7 +196,7 @@ class Problems(list[str]):
 
     @contextlib.contextmanager
     def collected(self) -> Iterator[None]:
-        """Adds the lines of a `ConfigError` of the block, which ends there."""
+        """Adds the lines of a `ConfigError` that is raised in the context, and goes on after it."""
         try:
             yield
         except ConfigError as error:
@@ -270,10 +270,10 @@ def describe(
     problems = Problems(cfg.problems(options) or _size_problems(options, count))
     with problems.collected(), _planned_copies(options, config, count):
         environments = [checked(options.env, params, env_part(swept))]
+    problems.extend(line for env in environments for line in host_problems(options, config, env))
     problems.of_settings(algorithm, config, environments, changed or usual(algo, options, start), config_part(swept))
-    for env in environments:
-        problems.extend(host_problems(options, config, env))
-        problems.extend([] if problems else sharding.problems(options, algorithm, config, env))
+    if not problems:
+        problems.extend(sharding.problems(options, algorithm, config, environments[0]))
     learned, parts = dict(start.learned), dict[str, str]()
     with problems.collected():
         learned |= artefacts.described(algo, options)

@@ -54,6 +54,26 @@ class Forecast(NamedTuple):
     frames_per_second: float
     loops: list[dict[str, Any]]
 
+    def in_words(self) -> str:
+        """Formats it as text, in the columns of `planning.in_words`, with a table of its loops."""
+        quantities = {
+            "target": GPUS[self.target].name,
+            "kernels": f"{self.kernels:.3g}",
+            "traffic": planning.gigabytes(self.traffic_bytes),
+            "bound by": self.bound,
+            "speed at most": progress.frames_per_second(self.frames_per_second_at_most),
+            "speed expected": f"{progress.frames_per_second(self.frames_per_second)} (a prediction: nothing was run)",
+            "whole training": f"{progress.duration(self.wall_seconds)} (expected)",
+        }
+        rows = [f"{'loop':<36}{'runs':>12}{'kernels':>10}{'traffic':>12}{'bound by':>10}{'time':>7}"]
+        for loop in self.loops:
+            share = loop["seconds"] / self.wall_seconds
+            if share >= SHOWN or not loop["depth"]:
+                name, moved = "  " * loop["depth"] + loop["label"], planning.gigabytes(loop["traffic_bytes"])
+                row = f"{name:<36}{loop['runs']:>12,}{loop['kernels']:>10}{moved:>12}{loop['bound']:>10}{share:>7.0%}"
+                rows.append(row)
+        return "\n".join([planning.lines(quantities), "", *rows, "(kernels and traffic: of one run of the loop)"])
+
 
 def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str) -> Forecast:
     """Counts the kernels and the traffic of a program, compiled for a GPU of `GPUS`, and predicts its speed there.
@@ -105,27 +125,6 @@ def expected(census: Census, flops: Callable[[], float]) -> float:
     return least if least < run_loop.LONG_SECONDS / DENSE else seconds(census, flops())
 
 
-def forecast_in_words(forecast: Forecast) -> str:
-    """Formats a forecast as text, in the columns of `planning.in_words`, with a table of its loops."""
-    quantities = {
-        "target": GPUS[forecast.target].name,
-        "kernels": f"{forecast.kernels:.3g}",
-        "traffic": planning.gigabytes(forecast.traffic_bytes),
-        "bound by": forecast.bound,
-        "speed at most": progress.frames_per_second(forecast.frames_per_second_at_most),
-        "speed expected": f"{progress.frames_per_second(forecast.frames_per_second)} (a prediction: nothing was run)",
-        "whole training": f"{progress.duration(forecast.wall_seconds)} (expected)",
-    }
-    rows = [f"{'loop':<36}{'runs':>12}{'kernels':>10}{'traffic':>12}{'bound by':>10}{'time':>7}"]
-    for loop in forecast.loops:
-        share = loop["seconds"] / forecast.wall_seconds
-        if share >= SHOWN or not loop["depth"]:
-            name, moved = "  " * loop["depth"] + loop["label"], planning.gigabytes(loop["traffic_bytes"])
-            row = f"{name:<36}{loop['runs']:>12,}{loop['kernels']:>10}{moved:>12}{loop['bound']:>10}{share:>7.0%}"
-            rows.append(row)
-    return "\n".join([planning.lines(quantities), "", *rows, "(kernels and traffic: of one run of the loop)"])
-
-
 SECONDS = 3.0
 """The least time, in seconds, for which chunks are timed."""
 LEAST_CHUNKS = 2
@@ -145,6 +144,16 @@ class Speed(NamedTuple):
     steps_per_second: float
     wall_seconds: float
     estimated: bool = False
+
+    def in_words(self) -> str:
+        """Formats it as text, in the columns of `planning.in_words`."""
+        rough, whence = ("about ", " (an estimate; --measure measures it)") if self.estimated else ("", "")
+        return planning.lines(
+            {
+                "speed": f"{rough}{progress.frames_per_second(self.steps_per_second)}{whence}",
+                "whole training": f"{rough}{progress.duration(self.wall_seconds)}",
+            }
+        )
 
 
 def plan(
@@ -228,14 +237,3 @@ def measured_speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:
     beginning = max(0.0, warm - start - first * iteration)
     wall_seconds = math.ceil(size / batch_size) * (beginning + num_iterations * iteration)
     return Speed(setup.trainer.frames(num_iterations) * size / wall_seconds, wall_seconds)
-
-
-def speed_in_words(speed: Speed) -> str:
-    """Formats a speed as text, in the columns of `planning.in_words`."""
-    rough, whence = ("about ", " (an estimate; --measure measures it)") if speed.estimated else ("", "")
-    return planning.lines(
-        {
-            "speed": f"{rough}{progress.frames_per_second(speed.steps_per_second)}{whence}",
-            "whole training": f"{rough}{progress.duration(speed.wall_seconds)}",
-        }
-    )

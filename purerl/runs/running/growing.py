@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from purerl import population, trees
-from purerl.display.progress import say
+from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.learners.parts import widening
 from purerl.names import here
@@ -27,7 +27,6 @@ from purerl.runs.describing.run_directory import (
     hold,
     resume_command,
 )
-from purerl.runs.running import training
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.train import FILES, TrainingRun
 from purerl.store import checkpoint, guards, trusted_modules
@@ -71,7 +70,7 @@ def grow(
 ) -> int:
     """Writes a run that continues an old one with wider layers, unless it is a dry run, and returns the exit code.
 
-    Its policies act as before, and its optimisers keep their moments (`surgery`). It continues from the newest sound
+    Its policies act as before, and its optimisers keep their moments (`widening`). It continues from the newest sound
     checkpoints of the old run.
 
     Args:
@@ -94,7 +93,7 @@ def grow(
     if old.split:
         raise ConfigError(f"{source}: agents with shards cannot grow")
     new = dataclasses.replace(new, warm_start={})  # the grown run resumes from checkpoints
-    grown_from = TrainingRun.of(old, options, source)
+    grown_from = TrainingRun(old, Setup.of(old), options, source, console())
     run = TrainingRun.of(new, options, target)
     before = jax.eval_shape(grown_from.setup.trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
@@ -139,7 +138,7 @@ def _write(
     for name in (METRICS, QUANTILES, *optional):
         with guards.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
             shutil.copyfileobj(old, copy)
-    training.cut_logs(run, batch_size, [step.number for step in steps])
+    run.cut_logs(batch_size, [step.number for step in steps])
     policies, digest = [], run.description.digest
     for index, step in enumerate(steps):
         members = trees.take(run.setup.members, slice(index * batch_size, (index + 1) * batch_size))

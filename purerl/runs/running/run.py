@@ -1,6 +1,5 @@
 """A run, from its description to its results: begun and resumed in one way, be it a training or a search."""
 
-import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -44,7 +43,7 @@ class Progress(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(abc.ABC):
+class Run:
     """A run that is carried out. `begin` and `resume` are the same for all; a training and a search add the rest.
 
     - ``description``: what it is to do.
@@ -64,14 +63,16 @@ class Run(abc.ABC):
     """The files and folders that such a run writes."""
     LENGTH: ClassVar[str]
     """The option that makes such a run longer."""
+    RESULT: ClassVar[str]
+    """The file with its result, without which it has not come to its end."""
 
-    @abc.abstractmethod
     def folder(self, batch: int) -> Path:
         """Returns the folder of the checkpoints of a batch."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def batches(self, batch_size: int) -> int:
         """Returns the number of batches."""
+        raise NotImplementedError
 
     def batch_size(self, about: dict[str, Any]) -> int | str:
         """Returns the number of members in a batch by what the newest checkpoint says (``about``), or "auto".
@@ -81,36 +82,38 @@ class Run(abc.ABC):
         """
         return 1
 
-    @abc.abstractmethod
     def check_length(self, done: int) -> None:
         """Raises `ConfigError` if a batch has ``done`` more than it should in all."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
+    def advise(self) -> None:
+        """Prints advice to who begins the run. A search has none."""
+
     def announce(self) -> None:
         """Prints what is about to compile."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def compile(self, batch_size: int | str, stage: Callable[[str], None]) -> Any:
         """Compiles and returns the program, which has ``batch_size`` and ``compile_seconds``.
 
         ``stage`` is called with the name of each stage that begins after tracing.
         """
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def expected_seconds(self, program: Any) -> float:
         """Estimates the seconds of the whole run; 0 if its speed is not known before it runs."""
+        raise NotImplementedError
 
     def keep_beginning(self) -> None:
-        """Writes what the run begins with, beside its description, into its directory; here nothing."""
-        return
+        """Writes what the run begins with, beside its description, into its directory. A search writes nothing."""
 
-    @abc.abstractmethod
     def cut_logs(self, batch_size: int, done: list[int]) -> None:
         """Cuts the logs to what checkpoints count, ``done`` of each batch. Raises `ConfigError` if rows are lost."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def carry_out(self, program: Any, so_far: Progress) -> int:
         """Runs the program to the end or an interrupt, writes the results, and returns the exit code."""
+        raise NotImplementedError
 
     def begin(self, command: str, compiled: Callable[[], None] = lambda: None) -> int:
         """Begins the run in its directory, and returns the exit code.
@@ -124,8 +127,9 @@ class Run(abc.ABC):
             DoesNotFit: The run does not fit into memory. Nothing is left behind.
         """
         with hold(self.directory, self.FILES, overwrite=self.options.overwrite):
+            self.advise()
             program = self._compiled(self.batch_size({}))
-            run_loop.confirm(self, self.expected_seconds(program))
+            run_loop.confirm(self.console, self.options.yes, self.expected_seconds(program))
             compiled()
             if processes.is_first():
                 claim(self.directory, self.FILES)
@@ -146,7 +150,7 @@ class Run(abc.ABC):
         with hold(self.directory, self.FILES, resume=True):
             batch_size, so_far = self.saved(resumed)
             self.check_length(max(so_far.done, default=0))
-            if resumed.finished:
+            if resumed.finished and (self.directory / self.RESULT).exists():
                 option = self.LENGTH.replace("_", "-")
                 say(self.console, f"{self.directory}: the run is finished; give --{option} to continue it")
                 return 0
@@ -168,7 +172,7 @@ class Run(abc.ABC):
         """
         about = resuming.checked(resumed, self.directory / CHECKPOINTS, self.folder(0))
         batch_size = self.batch_size(about)
-        folders = [self.folder(k) for k in range(self.batches(int(batch_size)) if about else 0)]
+        folders = [self.folder(k) for k in range(self.batches(int(batch_size)) if batch_size != "auto" else 0)]
         return batch_size, Progress([resuming.newest(each, self.console, strict=resumed.strict) for each in folders])
 
     def _compiled(self, batch_size: int | str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from rich.console import Console
 from rich.prompt import Confirm
 
 from purerl import processes
@@ -94,13 +95,14 @@ def follow(ongoing: Ongoing, *handlers: Callable[[Chunk], None]) -> None:
             handle(chunk)
 
 
-def confirm(run: Any, seconds: float) -> None:
+def confirm(console: Console, yes: bool, seconds: float) -> None:
     """Tells that a run is expected to take more than a day, and asks at a terminal whether to begin it.
 
     All processes must call it.
 
     Args:
-        run: The `Run`.
+        console: Where it is told and asked.
+        yes: Whether not to ask.
         seconds: The expected seconds.
 
     Raises:
@@ -108,12 +110,12 @@ def confirm(run: Any, seconds: float) -> None:
     """
     if seconds < LONG_SECONDS:
         return
-    progress.say(run.console, f"the run is expected to take about {progress.duration(seconds)} (an estimate)")
+    progress.say(console, f"the run is expected to take about {progress.duration(seconds)} (an estimate)")
     begins = True
-    if processes.is_first() and run.console.is_terminal and sys.stdin.isatty() and not run.options.yes:
-        begins = Confirm.ask("begin it? (--yes: do not ask)", console=run.console)
+    if processes.is_first() and console.is_terminal and sys.stdin.isatty() and not yes:
+        begins = Confirm.ask("begin it? (--yes: do not ask)", console=console)
     if not processes.from_first(begins):
-        progress.say(run.console, "not begun; nothing was written")
+        progress.say(console, "not begun; nothing was written")
         raise Interrupted(signal.SIGINT)
 
 

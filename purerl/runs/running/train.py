@@ -36,13 +36,13 @@ from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
 from purerl.runs.reading import evaluation, levels, results
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies
+from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, training
 from purerl.runs.running.device_program import RunProgram, compile_program
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.run import Progress, Run, exit_code, place
-from purerl.runs.running.training import Trained, cut_logs, endless, train_batches
-from purerl.store import trusted_modules, writing
+from purerl.runs.running.training import Trained, endless, train_batches
+from purerl.store import guards, log, trusted_modules, writing
 from purerl.store.policies import save_policy
 from purerl.types import PyTree
 
@@ -83,7 +83,7 @@ class TrainingRun(Run):
 
     begun: PyTree = None
     FILES = FILES
-    LENGTH = "total_steps"
+    LENGTH, RESULT = "total_steps", "policy.json"
 
     @classmethod
     def new(cls, description: TrainingDescription, options: Any, directory: Path) -> "TrainingRun":
@@ -129,12 +129,15 @@ class TrainingRun(Run):
             frames = f"{self.setup.trainer.frames(done):,}"
             raise ConfigError(f"total_steps = {config.total_steps}: the run has done {frames} of each agent")
 
+    def advise(self) -> None:
+        """Prints which presets of the algorithm suit the environment, unless their settings were changed."""
+        algo, env = self.description.algo, self.setup.make_env(env_part(self.setup.swept, 0))
+        for name, reason in presets.fitting(ALGORITHMS[algo], self.setup.config, env).items():
+            say(self.console, f"{self.description.env} has {reason}; --preset {name} has settings of {algo} for them")
+
     def announce(self) -> None:
-        """Prints what is about to compile, and which presets of the algorithm suit the environment."""
+        """Prints what is about to compile."""
         config, about, tell = self.setup.config, self.description, functools.partial(say, self.console)
-        env = self.setup.make_env(env_part(self.setup.swept, 0))
-        for name, reason in presets.fitting(ALGORITHMS[about.algo], config, env).items():
-            tell(f"{about.env} has {reason}; --preset {name} has settings of {about.algo} for them")
         frames = self.setup.trainer.frames(config.num_iterations)
         if frames != config.total_steps:
             tell(f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
@@ -181,7 +184,21 @@ class TrainingRun(Run):
 
     def cut_logs(self, batch_size: int, done: list[int]) -> None:
         """Cuts the logs to what the checkpoints count: ``done`` iterations of each batch."""
-        cut_logs(self, batch_size, done)
+        labels = self.setup.labels
+        names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
+        first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}
+
+        def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
+            iteration = guards.number(row.get("iteration"))
+            return batch is not None and iteration is not None and iteration <= done[batch]
+
+        of_member = lambda row: is_saved(batch_of.get(tuple(guards.number(row.get(name)) for name in names)), row)
+        of_batch = lambda row: is_saved(first_of.get(guards.number(row.get("first_member"))), row)
+        sizes = training.counts(len(labels), batch_size)
+        log.cut(self.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
+        log.cut(self.directory / QUANTILES, of_batch, sum(done))
+        log.trim(self.directory / TIMES, of_batch)
+        log.trim(self.directory / EVALUATIONS, of_member)
 
     def carry_out(self, program: RunProgram | HostProgram, so_far: Progress) -> int:
         """Trains and evaluates, writes the results, and returns the exit code.

@@ -5,7 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from purerl.display import progress
 from purerl.errors import ConfigError, HostError
 from purerl.interrupts import Interrupted
 from purerl.runs.describing import stop_options
-from purerl.runs.describing.run_directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.describing.run_directory import CHECKPOINTS, METRICS
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import early_stopping, logs, run_loop
 from purerl.runs.running.device_program import RunProgram
@@ -25,7 +25,7 @@ from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.run import Progress, Run
 from purerl.runs.running.run_loop import Chunk
 from purerl.runs.running.saved_policies import Best
-from purerl.store import guards, log, metrics
+from purerl.store import log, metrics
 from purerl.store.checkpoint import saver
 from purerl.types import PyTree, TrainState
 
@@ -337,31 +337,3 @@ def _opened(every: int, ready: Callable[[int], None], members: int) -> None:
             f"eval_every = {every}: evaluations during the training have copies of their own, beside those of the"
             f" training: {error}"
         ) from error.__cause__
-
-
-def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
-    """Cuts the logs of a run to the rows that its checkpoints count.
-
-    Args:
-        run: The run.
-        batch_size: The number of members in a batch.
-        done: The number of finished iterations of each batch.
-
-    Raises:
-        ConfigError: Some of the rows that the checkpoints count are lost.
-    """
-    labels = run.setup.labels
-    names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
-    first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}
-
-    def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
-        iteration = guards.number(row.get("iteration"))
-        return batch is not None and iteration is not None and iteration <= done[batch]
-
-    of_member = lambda row: is_saved(batch_of.get(tuple(guards.number(row.get(name)) for name in names)), row)
-    of_batch = lambda row: is_saved(first_of.get(guards.number(row.get("first_member"))), row)
-    sizes = counts(len(labels), batch_size)
-    log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
-    log.cut(run.directory / QUANTILES, of_batch, sum(done))
-    log.trim(run.directory / TIMES, of_batch)
-    log.trim(run.directory / EVALUATIONS, of_member)
