@@ -82,6 +82,11 @@ def test_longer_search_goes_on(whole, tmp_path):
     assert run("resume", directory, "--generations", 12) == 0
     assert outcome(directory) == outcome(whole)
     assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
+    expected = (directory / artefacts.NAME).read_text()
+    (directory / artefacts.NAME).unlink()
+    assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
+    lost, found = (json.loads(text)["meta_params"] for text in (expected, (directory / artefacts.NAME).read_text()))
+    assert lost == found  # a result that is lost is written again
 
 
 @pytest.mark.weekly

@@ -105,6 +105,14 @@ def test_it_cannot_change(warm, tmp_path, capsys):
 
 
 @pytest.mark.rest
+def test_growing_needs_no_policies_that_were_begun_with(warm, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(warm, directory)
+    shutil.rmtree(directory / "warm_start")
+    run("grow", directory, "--hidden-sizes", 16, "--out", tmp_path / "grown")
+
+
+@pytest.mark.rest
 def test_agents_that_have_not_started_cannot_grow(source, tmp_path, capsys):
     """Grown, they would begin with new networks: the second batch of two has no checkpoint."""
     directory = tmp_path / "run"

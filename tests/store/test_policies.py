@@ -27,6 +27,14 @@ def load(directory):
     return policies.load_policy(directory, policies.load_description(directory), LIKE)
 
 
+def test_metadata_are_refused(saved):
+    """The digest does not cover them."""
+    path = saved / policies.ARRAYS
+    path.write_bytes(safetensors.numpy.save(safetensors.numpy.load(path.read_bytes()), {"x": "changed"}))
+    with pytest.raises(ConfigError, match="must not have metadata"):
+        load(saved)
+
+
 def test_round_trip(saved):
     jax.tree.map(np.testing.assert_array_equal, load(saved), POLICY)
     assert policies.load_description(saved)["sizes"] == [4, 4]
