@@ -113,9 +113,9 @@ def interrupted(
     expected = {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number]
     others = LOST if number == signal.SIGKILL else (expected,)
     ends = [process.returncode in ((0, expected) if process is hit else (0, *others)) for process in running]
-    if not all(ends):
-        print(f"{name} {number}: exit codes {[each.returncode for each in running]}", *outputs, sep="\n")
     right = all(ends) and not any("Traceback" in each for each in outputs)
+    if not right:
+        print(f"{name} {number}: exit codes {[each.returncode for each in running]}", *outputs, sep="\n")
     if not (directory / "config.json").exists():
         return "before it began", right
     saving = number == signal.SIGKILL and any((directory / "checkpoints").rglob("*.tmp"))
