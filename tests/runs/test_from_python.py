@@ -99,6 +99,15 @@ def test_the_metrics_of_a_run_are_those_of_its_log(sweep):
     (sweep / "away").rename(sweep / "metrics.jsonl")
 
 
+@pytest.fixture
+def python_handler():
+    """Python's own handler of SIGINT, which a process in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("python_handler")
 def test_an_interrupt_returns_what_is_there(key):
     """After the chunk; the second one raises, and Python's own handler is back in either case."""
     seen = []
@@ -108,12 +117,12 @@ def test_an_interrupt_returns_what_is_there(key):
         os.kill(os.getpid(), signal.SIGINT)
 
     trainer = a2c.make_trainer(CONFIG, CARTPOLE)
-    result = purerl.train_in_chunks(trainer, key, 10**6, interrupted)
+    result = purerl.train_in_chunks(trainer, key, 1000, interrupted)
     assert seen == [1] and len(result.metrics["loss"]) == 1 and int(result.state.iteration.low) == 1
     whole = jax.jit(a2c.make_train(CONFIG, CARTPOLE))(key)
     np.testing.assert_allclose(result.metrics["loss"], whole.metrics["loss"][:1], rtol=1e-4)
     with pytest.raises(KeyboardInterrupt):
-        purerl.train_in_chunks(trainer, key, 10**6, lambda *_: [interrupted(*_), interrupted(*_)])
+        purerl.train_in_chunks(trainer, key, 1000, lambda *_: [interrupted(*_), interrupted(*_)])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

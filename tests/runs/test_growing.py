@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from commands import run
 
+from purerl.runs.describing import run_directory
 from purerl.runs.reading import evaluation
-from purerl.runs.running import training
 from purerl.store import checkpoint, guards, log
 from purerl.types import Situation
 
@@ -60,12 +60,12 @@ def test_grows_and_goes_on(name, runs, tmp_path, capsys):
         assert np.mean(acted[0] == acted[1]) > 0.98  # two values that are nearly equal may be rounded apart
     played = [evaluation.evaluate_run(path, 4, 500, 0)["return_per_seed"] for path in (runs / name, out)]
     np.testing.assert_allclose(*played, rtol=0.05)
-    for logged in (training.METRICS, training.QUANTILES):
+    for logged in (run_directory.METRICS, run_directory.QUANTILES):
         assert (out / logged).read_bytes() == (runs / name / logged).read_bytes()
     run("resume", out, "--total-steps", 1024)
     summary = json.loads((out / "summary.json").read_text())
     assert summary["status"] == "completed" and all(summary["alive_per_seed"])
-    rows = list(log.rows(out / training.METRICS))
+    rows = list(log.rows(out / run_directory.METRICS))
     last = [row for row in rows if row["env_steps"] > 512]
     assert len(last) >= 32 and all(np.isfinite(row["loss"]) for row in rows)
     assert evaluation.load(out).setup.config.hidden_sizes == (16, 12)
@@ -163,7 +163,7 @@ def test_directories_that_are_refused(runs, tmp_path, capsys):
 def test_a_log_that_lacks_rows(runs, tmp_path, capsys):
     """Nothing is left of a directory that could not be written whole."""
     copy = shutil.copytree(runs / "ppo", tmp_path / "run")
-    (copy / training.METRICS).write_text("")
+    (copy / run_directory.METRICS).write_text("")
     run("grow", copy, "--hidden-sizes", 16, 16, expect=2)
     assert "lacks" in capsys.readouterr().err
     assert not (tmp_path / "run-grown").exists()

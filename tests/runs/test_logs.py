@@ -13,6 +13,7 @@ from purerl import a2c, counters, dqn, ppo
 from purerl import config as cfg
 from purerl.formulas import schedules
 from purerl.learners.parts import from_replay, settings
+from purerl.runs.describing import run_directory
 from purerl.runs.running import logs, training
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
@@ -34,16 +35,16 @@ def runs(tmp_path_factory):
 
 @pytest.mark.weekly
 def test_evaluating_and_logging_change_no_bit(runs):
-    for name in ("policy.safetensors", training.METRICS, training.QUANTILES):
+    for name in ("policy.safetensors", run_directory.METRICS, run_directory.QUANTILES):
         plain, watched = ((directory / name).read_bytes() for directory in runs)
         assert plain == watched
-    assert not (runs[0] / training.EVALUATIONS).exists() and not (runs[0] / "log.csv").exists()
+    assert not (runs[0] / run_directory.EVALUATIONS).exists() and not (runs[0] / "log.csv").exists()
 
 
 @pytest.mark.rest
 def test_evaluations(runs):
     """Every 100 frames, which are 7 iterations of 16, of each agent, and at the end, as in the summary."""
-    result, summary = rows(runs[1] / training.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
+    result, summary = rows(runs[1] / run_directory.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
     due = [7, 14, 21, 28, 32]
     assert [(r["iteration"], r["seed"]) for r in result] == [
         *((i, seed) for i in due for seed in (0, 1)),
@@ -65,7 +66,7 @@ def check_table(table, times):
 @pytest.mark.rest
 def test_times_and_the_table(runs):
     """A line for each chunk, seconds that rise, and the table of the same points; a picture."""
-    times, table = rows(runs[1] / training.TIMES), list(csv.DictReader((runs[1] / "log.csv").open()))
+    times, table = rows(runs[1] / run_directory.TIMES), list(csv.DictReader((runs[1] / "log.csv").open()))
     assert [row["first_member"] for row in times] == sorted(row["first_member"] for row in times)
     assert np.all(np.diff([row["seconds"] for row in times]) > 0)
     assert {row["iteration"] for row in times if row["first_member"] == 2} >= {7, 14, 21, 28, 32}
@@ -92,15 +93,15 @@ def test_going_on_with_evaluations(runs, tmp_path, monkeypatch):
     run(*RUN, "--out", tmp_path / "run", *watched, expect=5)
     steps = sorted((tmp_path / "run" / "checkpoints" / "0").iterdir(), key=lambda path: int(path.name))
     shutil.rmtree(steps[-1])
-    for name, half in ((training.TIMES, '{"half a li'), ("log.csv", "112,0.")):
+    for name, half in ((run_directory.TIMES, '{"half a li'), ("log.csv", "112,0.")):
         with open(tmp_path / "run" / name, "a") as file:
             file.write(half)
     before = list(csv.DictReader((tmp_path / "run" / "log.csv").open()))
     assert any(row["eval_return"] for row in before) and int(before[-2]["env_steps"]) > 16 * int(steps[-2].name)
     run("resume", tmp_path / "run")
-    for name in (training.METRICS, training.QUANTILES, training.EVALUATIONS):
+    for name in (run_directory.METRICS, run_directory.QUANTILES, run_directory.EVALUATIONS):
         assert (tmp_path / "run" / name).read_bytes() == (runs[1] / name).read_bytes()
-    times = rows(tmp_path / "run" / training.TIMES)
+    times = rows(tmp_path / "run" / run_directory.TIMES)
     assert times[-1]["iteration"] == 32
     check_table(list(csv.DictReader((tmp_path / "run" / "log.csv").open())), times)
 

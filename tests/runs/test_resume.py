@@ -21,7 +21,7 @@ from rich.console import Console
 from purerl import a2c, counters, envs
 from purerl.cli import parsing
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file
+from purerl.runs.describing import config_file, run_directory
 from purerl.runs.describing.description import Setup, describe
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.describing.run_directory import has_checkpoints
@@ -46,7 +46,7 @@ def outcome(directory):
     """What a run came to, but for its times."""
     summary = json.loads((directory / "summary.json").read_text())
     kept = {name: value for name, value in summary.items() if name not in TIMES}
-    files = "policy.safetensors", training.METRICS, training.QUANTILES
+    files = "policy.safetensors", run_directory.METRICS, run_directory.QUANTILES
     return kept, [(directory / name).read_bytes() for name in files]
 
 
@@ -102,7 +102,7 @@ def copy(broken, tmp_path):
 
 def test_ends_in_the_bits_of_one_that_nothing_interrupted(whole, copy, capsys):
     assert checkpoint.steps(copy / "checkpoints" / "0") == [5, 21] and not (copy / "summary.json").exists()
-    assert len((copy / training.METRICS).read_text().splitlines()) > 3 * 21
+    assert len((copy / run_directory.METRICS).read_text().splitlines()) > 3 * 21
     run("resume", copy)
     assert outcome(copy) == outcome(whole)
     assert "compiled in" in capsys.readouterr().err
@@ -263,7 +263,7 @@ def test_override(copy, whole, capsys):
     run("resume", copy, "--learning-rate", "0.01", "--override", "--eval-episodes", "3")
     error = capsys.readouterr().err
     assert "changed: learning_rate: 0.00025 -> 0.01" in error and "changed: eval_episodes: 2 -> 3" in error
-    mine, theirs = ((path / training.METRICS).read_text().splitlines() for path in (copy, whole))
+    mine, theirs = ((path / run_directory.METRICS).read_text().splitlines() for path in (copy, whole))
     assert mine[: 3 * 21] == theirs[: 3 * 21] and mine[-1] != theirs[-1]
     assert json.loads((copy / "config.json").read_text())["config"]["learning_rate"] == 0.01
 
@@ -276,7 +276,7 @@ def test_a_config_that_was_edited(copy, capsys):
 
 
 def test_lost_rows_are_told(copy, capsys):
-    (copy / training.METRICS).write_text('{"iteration": 1, "seed": 0}\n')
+    (copy / run_directory.METRICS).write_text('{"iteration": 1, "seed": 0}\n')
     run("resume", copy, expect=2)
     assert "metrics.jsonl: lacks 62 of the rows that its checkpoint counts" in capsys.readouterr().err
     shutil.rmtree(copy / "checkpoints")
@@ -471,7 +471,7 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         checkpoint.save(run_.directory / "checkpoints" / "0", done, state, about)
     first = checkpoint.newest(whole.directory / "checkpoints" / "0")
     expected = training.train_batches(whole, program, Progress([first]), [])
-    rows = [json.loads(line) for line in (whole.directory / training.METRICS).read_text().splitlines()]
+    rows = [json.loads(line) for line in (whole.directory / run_directory.METRICS).read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [frames + size * i for i in range(1, 65)]
     assert rows[-1]["iteration"] == done + 64 and expected.env_steps == [frames + 64 * size]
 
@@ -488,7 +488,7 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
     assert done < step.number < done + 64
     again = training.train_batches(other, program, Progress([step]), [])
     jax.tree.map(np.testing.assert_array_equal, again.policy, expected.policy)
-    logs = [(run_.directory / training.METRICS).read_text() for run_ in (whole, other)]
+    logs = [(run_.directory / run_directory.METRICS).read_text() for run_ in (whole, other)]
     assert logs[0] == logs[1]
 
 

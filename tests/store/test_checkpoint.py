@@ -176,7 +176,7 @@ def test_another_shape(directory, change, line):
 def test_another_format(directory, monkeypatch):
     """It is refused, not taken for damage: the step before is not read in its place."""
     monkeypatch.setattr(checkpoint, "FORMAT", 6)  # as a later version writes it
-    with pytest.raises(ConfigError, match="12: format 5, expected 6$"):
+    with pytest.raises(ConfigError, match="12: format 5, expected 6; resume it by the version that saved it$"):
         checkpoint.newest(directory)
 
 
