@@ -77,6 +77,7 @@ def test_tables(key):
     }
 
 
+@pytest.mark.rest
 def test_the_metrics_of_a_run_are_those_of_its_log(sweep):
     """Line by line of the log, agent by agent, beside what was swept; and the summary is the file's."""
     loaded = purerl.load(sweep)
@@ -126,6 +127,7 @@ def test_an_interrupt_returns_what_is_there(key):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.rest
 def test_progress_in_lines_and_in_a_cell(key, monkeypatch, capsys):
     """By hand: six iterations of 16 frames; in a notebook the line of a cell is updated."""
     trainer = a2c.make_trainer(CONFIG, CARTPOLE)
