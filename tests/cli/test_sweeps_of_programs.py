@@ -6,7 +6,7 @@ import pytest
 from commands import run
 
 from purerl.cli import main
-from purerl.runs.running import sweep_of_programs
+from purerl.runs.running.train import TrainingRun
 
 SMALL = ["--env", "probe/one-step", "--total-steps", "64", "--num-steps", "8", "--num-minibatches", "1"]
 SMALL += ["--hidden-sizes", "4", "--eval-episodes", "2", "--num-seeds", "2"]
@@ -41,21 +41,21 @@ def test_all_configurations_are_ranked_together(whole):
 
 @pytest.mark.rest
 def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch):
-    train = sweep_of_programs.train
+    begin = TrainingRun.begin
 
     class Killed(BaseException):
         pass
 
-    def killed(description, options, command, out, started):
-        if out.name == "1":
+    def killed(run, command, compiled):
+        if run.directory.name == "1":
             raise Killed
-        return train(description, options, command, out, started)
+        return begin(run, command, compiled)
 
-    monkeypatch.setattr(sweep_of_programs, "train", killed)
+    monkeypatch.setattr(TrainingRun, "begin", killed)
     with pytest.raises(Killed):
         main(["sweep", "ppo", *SMALL, *SWEPT, "--out", str(tmp_path / "run")])
     assert not (tmp_path / "run" / "sweep.json").exists()
-    monkeypatch.setattr(sweep_of_programs, "train", train)
+    monkeypatch.setattr(TrainingRun, "begin", begin)
     run("resume", tmp_path / "run")
     for name in ("sweep.json", "0/metrics.jsonl", "1/metrics.jsonl", "0/policy.safetensors", "1/policy.safetensors"):
         assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes(), name
