@@ -29,7 +29,7 @@ from purerl.runs.describing import config_file
 from purerl.runs.describing.machine import machine_facts
 from purerl.runs.describing.run_directory import CHECKPOINTS, resume_command
 from purerl.runs.running import forecast, run_loop
-from purerl.runs.running.run import EXIT_DIVERGED, Progress, Run, exit_code, place
+from purerl.runs.running.run import EXIT_DIVERGED, ResumePoint, Run, exit_code, place
 from purerl.runs.running.run_loop import Chunk
 from purerl.store import checkpoint, log, writing
 from purerl.store.checkpoint import saver
@@ -130,10 +130,6 @@ class SearchRun(Run):
         """Returns the folder of the checkpoints."""
         return self.directory / CHECKPOINTS
 
-    def batches(self, batch_size: int) -> int:
-        """Returns 1: a search is one batch."""
-        return 1
-
     def check_length(self, done: int) -> None:
         """Raises `ConfigError` if the search has ``done`` more generations than it should in all."""
         if done > self.description.generations:
@@ -159,7 +155,7 @@ class SearchRun(Run):
         """Cuts the log to the generations that the checkpoint counts."""
         log.cut(self.directory / LOG, lambda row: row.get("generation", math.inf) <= done[0], done[0])
 
-    def carry_out(self, program: SearchProgram, so_far: Progress) -> int:
+    def carry_out(self, program: SearchProgram, so_far: ResumePoint) -> int:
         """Runs the search, writes its results on the first process, and returns the exit code."""
         with interrupts.deferred() as interrupted:
             searching = Searching(self, program, so_far, interrupted)
@@ -220,7 +216,7 @@ class Searching:
     signal is in ``interrupted``.
     """
 
-    def __init__(self, run: SearchRun, program: SearchProgram, so_far: Progress, interrupted: list[int]):
+    def __init__(self, run: SearchRun, program: SearchProgram, so_far: ResumePoint, interrupted: list[int]):
         self.run, self.program, self.interrupted = run, program, interrupted
         [self.done], [step] = so_far.done, so_far.steps
         self.state, self.first = program.begin(run.description.seed, step), self.done

@@ -74,13 +74,13 @@ def prepared(agents: int, total_steps: int) -> Prepared:
 
 def logged(ready: Ready, seed: int) -> Any:
     """The training as a person runs it, but for its evaluation and its picture."""
-    from purerl.runs.running.run import Progress
+    from purerl.runs.running.run import ResumePoint
     from purerl.runs.running.training import train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         run = ready.run_of(seed, Path(folder))
         (run.directory / "checkpoints").mkdir()
-        return train_batches(run, ready.program, Progress([None]), []).policy
+        return train_batches(run, ready.program, ResumePoint([None]), []).policy
 
 
 def bare(ready: Ready, seed: int) -> Any:

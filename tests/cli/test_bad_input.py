@@ -240,8 +240,19 @@ def test_resets_are_a_parameter_of_the_environment(tmp_path):
     assert "resets" not in read().options
 
 
+OF_PATHS = [
+    "eval",
+    "render",
+    "export",
+    "record",
+    "dashboard",
+    "evolve report",
+    "train a2c CartPole-v1 --optimiser",
+]
+
+
 @pytest.mark.parametrize(
-    "command", ["eval", "render", "export", "record", "dashboard", "evolve report", "train a2c CartPole-v1 --optimiser"]
+    "command", [OF_PATHS[0], *(pytest.param(each, marks=pytest.mark.rest) for each in OF_PATHS[1:])]
 )
 def test_a_path_that_is_too_long(command, capsys):
     run(*command.split(), "1" * 400, expect=2)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import types
@@ -20,6 +21,15 @@ from purerl.display import progress
 CONFIG = a2c.Config(hidden_sizes=(4,), num_envs=2, num_steps=8, total_steps=16 * 6)
 CARTPOLE = envs.make("CartPole-v1")
 RUN = ["a2c", "--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "4"]
+
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A whole training as one program."""
+    return jax.jit(a2c.make_train(CONFIG, CARTPOLE))(KEY)
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +67,17 @@ def test_means_are_over_what_exists():
     result = purerl.means(one)
     assert result == {"episodes": 6, "episode_return": 30, "episode_length": 3, "loss": 2, "alive": 1}
     two = {name: jnp.stack([values, values]) for name, values in one.items()} | {"loss": jnp.array([[1.0], [7.0]])}
-    assert purerl.means(two)["loss"] == 4 and purerl.means(two)["alive"] == 2
+    assert purerl.frame({}).empty and purerl.means(two)["loss"] == 4 and purerl.means(two)["alive"] == 2
     assert purerl.means(two)["episode_return_0.5"] == 30
     none = {name: values[:1] for name, values in one.items()}  # rllib divided by zero here, with a warning
     assert np.isnan(purerl.means(none)["episode_return"]) and purerl.means(none)["episodes"] == 0
 
 
-def test_tables(key):
+def test_tables(whole):
     """A row an iteration; of several agents theirs one after the other."""
-    result = jax.jit(a2c.make_train(CONFIG, CARTPOLE))(key)
-    table = purerl.frame(result.metrics)
-    assert list(table["iteration"]) == [1, 2, 3, 4, 5, 6] and list(table.columns)[1:] == list(result.metrics)
-    np.testing.assert_array_equal(table["loss"], result.metrics["loss"])
+    table = purerl.frame(whole.metrics)
+    assert list(table["iteration"]) == [1, 2, 3, 4, 5, 6] and list(table.columns)[1:] == list(whole.metrics)
+    np.testing.assert_array_equal(table["loss"], whole.metrics["loss"])
     many = purerl.frame({"loss": np.arange(6.0).reshape(2, 3)})
     assert many.to_dict("list") == {
         "agent": [0, 0, 0, 1, 1, 1],
@@ -94,10 +103,24 @@ def test_the_metrics_of_a_run_are_those_of_its_log(sweep):
     table = purerl.frame(loaded)
     last = table[(table["seed"] == 6) & (table["gamma"] == 0.99) & (table["iteration"] == 6)]
     assert list(last["agent"]) == [3] and last["loss"].item() == metrics["loss"][3, 5]
-    (sweep / "metrics.jsonl").rename(sweep / "away")
+
+
+@pytest.mark.rest
+def test_a_log_is_not_believed(sweep, tmp_path):
+    """Lines of other agents and of iterations that cannot be allocate nothing; a log of something else is refused."""
+    directory = tmp_path / "sweep"
+    shutil.copytree(sweep, directory)
+    log, expected = directory / "metrics.jsonl", purerl.load(sweep).metrics
+    odd = [{"iteration": 10**15, "config": 0, "seed": 5}, {"iteration": -3, "config": 0, "seed": 5}]
+    odd += [{"iteration": 1, "config": 9, "seed": 5}, {"config": 0, "seed": 5}, {"iteration": 1.5e300, "seed": 5}]
+    log.write_text(log.read_text() + "".join(json.dumps({**row, "loss": 7}) + "\n" for row in odd))
+    jax.tree.map(np.testing.assert_array_equal, purerl.load(directory).metrics, expected)
+    log.write_text('{"generation": 1}\n')
+    with pytest.raises(ConfigError, match="is no log of a training"):
+        purerl.load(directory).metrics  # noqa: B018
+    log.unlink()
     with pytest.raises(ConfigError, match="No such file"):
-        purerl.load(sweep).metrics  # noqa: B018
-    (sweep / "away").rename(sweep / "metrics.jsonl")
+        purerl.load(directory).metrics  # noqa: B018
 
 
 @pytest.fixture
@@ -109,7 +132,7 @@ def python_handler():
 
 
 @pytest.mark.usefixtures("python_handler")
-def test_an_interrupt_returns_what_is_there(key):
+def test_an_interrupt_returns_what_is_there(whole):
     """After the chunk; the second one raises, and Python's own handler is back in either case."""
     seen = []
 
@@ -118,12 +141,11 @@ def test_an_interrupt_returns_what_is_there(key):
         os.kill(os.getpid(), signal.SIGINT)
 
     trainer = a2c.make_trainer(CONFIG, CARTPOLE)
-    result = purerl.train_in_chunks(trainer, key, 1000, interrupted)
+    result = purerl.train_in_chunks(trainer, KEY, 1000, interrupted)
     assert seen == [1] and len(result.metrics["loss"]) == 1 and int(result.state.iteration.low) == 1
-    whole = jax.jit(a2c.make_train(CONFIG, CARTPOLE))(key)
     np.testing.assert_allclose(result.metrics["loss"], whole.metrics["loss"][:1], rtol=1e-4)
     with pytest.raises(KeyboardInterrupt):
-        purerl.train_in_chunks(trainer, key, 1000, lambda *_: [interrupted(*_), interrupted(*_)])
+        purerl.train_in_chunks(trainer, KEY, 1000, lambda *_: [interrupted(*_), interrupted(*_)])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -27,7 +27,7 @@ from purerl.runs.describing.options import TrainOptions
 from purerl.runs.describing.run_directory import has_checkpoints
 from purerl.runs.running import training
 from purerl.runs.running.device_program import compile_program
-from purerl.runs.running.run import Progress
+from purerl.runs.running.run import ResumePoint
 from purerl.runs.running.train import FILES, TrainingRun
 from purerl.store import checkpoint
 
@@ -470,7 +470,7 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         about = {"batch_size": 1, "seconds": 0.0}
         checkpoint.save(run_.directory / "checkpoints" / "0", done, state, about)
     first = checkpoint.newest(whole.directory / "checkpoints" / "0")
-    expected = training.train_batches(whole, program, Progress([first]), [])
+    expected = training.train_batches(whole, program, ResumePoint([first]), [])
     rows = [json.loads(line) for line in (whole.directory / run_directory.METRICS).read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [frames + size * i for i in range(1, 65)]
     assert rows[-1]["iteration"] == done + 64 and expected.env_steps == [frames + 64 * size]
@@ -482,11 +482,11 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         def __getitem__(self, place):
             return int(signal.SIGINT)
 
-    so_far = Progress([checkpoint.newest(other.directory / "checkpoints" / "0")])
+    so_far = ResumePoint([checkpoint.newest(other.directory / "checkpoints" / "0")])
     training.train_batches(other, program, so_far, Stop())
     step = checkpoint.newest(other.directory / "checkpoints" / "0")
     assert done < step.number < done + 64
-    again = training.train_batches(other, program, Progress([step]), [])
+    again = training.train_batches(other, program, ResumePoint([step]), [])
     jax.tree.map(np.testing.assert_array_equal, again.policy, expected.policy)
     logs = [(run_.directory / run_directory.METRICS).read_text() for run_ in (whole, other)]
     assert logs[0] == logs[1]

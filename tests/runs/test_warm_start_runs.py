@@ -110,6 +110,9 @@ def test_growing_needs_no_policies_that_were_begun_with(warm, tmp_path):
     shutil.copytree(warm, directory)
     shutil.rmtree(directory / "warm_start")
     run("grow", directory, "--hidden-sizes", 16, "--out", tmp_path / "grown")
+    grown, before = load(tmp_path / "grown"), load(directory)
+    assert grown.setup.config.hidden_sizes == (16,) and grown.saved["warm_start"] == {}
+    jax.tree.map(np.testing.assert_array_equal, grown.policy.obs_moments, before.policy.obs_moments)
 
 
 @pytest.mark.rest

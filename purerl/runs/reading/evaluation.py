@@ -70,17 +70,27 @@ class Run(NamedTuple):
     def metrics(self) -> dict[str, np.ndarray]:
         """The metrics of the training, as logged: by name, each ``[P, iterations]`` float64, nan where there is none.
 
-        Raises `ConfigError` if the run has no log, or one that is too large.
+        The log is untrusted: lines of no agent, or of no iteration that a log of its length can have, are left out.
+
+        Raises:
+            ConfigError: There is no log of a training, or it is too large.
         """
-        columns = log.Followed(self.directory / METRICS).read()
-        labels = {tuple(label.values()): agent for agent, label in enumerate(self.setup.labels)}
-        names = [*self.setup.labels[0]]
-        agents = np.array([labels.get(row, -1) for row in zip(*(columns[name] for name in names), strict=True)], int)
-        rows = (columns["iteration"].astype(int) - 1)[agents >= 0]
-        metrics = {}
-        for name in [name for name in columns if name not in (*names, "iteration")]:
-            metrics[name] = np.full((len(labels), rows.max(initial=-1) + 1), np.nan)
-            metrics[name][agents[agents >= 0], rows] = columns[name][agents >= 0]
+        path = self.directory / METRICS
+        columns, labels = log.Followed(path).read(), self.setup.labels
+        names = [*labels[0], "iteration"]
+        if not columns.keys() >= {*names}:
+            raise ConfigError(f"{path}: is no log of a training")
+        of_labels = zip(*(columns[name] for name in names[:-1]), strict=True)
+        agent_of = {tuple(label.values()): agent for agent, label in enumerate(labels)}
+        agents, iterations = np.array([agent_of.get(row, -1) for row in of_labels]), columns["iteration"]
+        known = (agents >= 0) & (iterations >= 1) & (iterations <= len(iterations))
+        at = agents[known], iterations[known].astype(int) - 1
+        shape = len(labels), at[1].max(initial=-1) + 1
+        if math.prod(shape) * len(columns) > log.MOST_BYTES:  # a number of a whole log takes some bytes of it
+            raise ConfigError(f"{path}: has iterations of agents that it cannot have")
+        metrics = {name: np.full(shape, np.nan) for name in columns if name not in names}
+        for name, values in metrics.items():
+            values[at] = columns[name][known]
         return metrics
 
     def about(self, directory: Path, episodes: int) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def frame(source: Any) -> "pandas.DataFrame":
     settings: dict[str, np.ndarray] = source.settings if is_run else {}
     values: Mapping[str, Any] = source.metrics if is_run else source
     arrays = {name: np.asarray(array) for name, array in values.items()}
-    shape = next(iter(arrays.values())).shape
+    shape = np.shape(next(iter(arrays.values()), np.empty(0)))
     agents, iterations = (np.reshape(x, -1) for x in np.indices(shape if len(shape) == 2 else (1, *shape)))
     columns = {"agent": agents} if len(shape) == 2 else {}
     columns |= {name: of_agents[agents] for name, of_agents in settings.items()}

@@ -23,7 +23,7 @@ from purerl.store.checkpoint import CheckpointStep
 EXIT_DIVERGED = 3
 
 
-class Progress(NamedTuple):
+class ResumePoint(NamedTuple):
     """What a run continues from: for each batch of members its checkpoint; None: the batch begins at its start.
 
     A search is one batch.
@@ -71,8 +71,8 @@ class Run:
         raise NotImplementedError
 
     def batches(self, batch_size: int) -> int:
-        """Returns the number of batches."""
-        raise NotImplementedError
+        """Returns the number of batches. A search is one."""
+        return 1
 
     def batch_size(self, about: dict[str, Any]) -> int | str:
         """Returns the number of members in a batch by what the newest checkpoint says (``about``), or "auto".
@@ -111,7 +111,7 @@ class Run:
         """Cuts the logs to what checkpoints count, ``done`` of each batch. Raises `ConfigError` if rows are lost."""
         raise NotImplementedError
 
-    def carry_out(self, program: Any, so_far: Progress) -> int:
+    def carry_out(self, program: Any, so_far: ResumePoint) -> int:
         """Runs the program to the end or an interrupt, writes the results, and returns the exit code."""
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class Run:
                 config_file.write(self.directory, command, self.description, self.options)
                 trusted_modules.remember(self.directory, self.description.code)
                 self.keep_beginning()
-            return self.carry_out(program, Progress([None] * self.batches(program.batch_size)))
+            return self.carry_out(program, ResumePoint([None] * self.batches(program.batch_size)))
 
     def resume(self, resumed: Resumed) -> int:
         """Goes on with the run, and returns the exit code. The results have the bits of a run without an interrupt.
@@ -155,7 +155,7 @@ class Run:
                 say(self.console, f"{self.directory}: the run is finished; give --{option} to continue it")
                 return 0
             program = self._compiled(batch_size)
-            so_far = so_far if so_far.steps else Progress([None] * self.batches(program.batch_size))
+            so_far = so_far if so_far.steps else ResumePoint([None] * self.batches(program.batch_size))
             resuming.agreed([step.path.name if step else None for step in so_far.steps])
             if processes.is_first():
                 self.cut_logs(program.batch_size, so_far.done)
@@ -164,7 +164,7 @@ class Run:
             processes.gathered(None)
             return self.carry_out(program, so_far)
 
-    def saved(self, resumed: Resumed) -> tuple[int | str, Progress]:
+    def saved(self, resumed: Resumed) -> tuple[int | str, ResumePoint]:
         """Returns the size of a batch, and the newest sound checkpoint of each; no batch if nothing was saved yet.
 
         Raises:
@@ -173,7 +173,7 @@ class Run:
         about = resuming.checked(resumed, self.directory / CHECKPOINTS, self.folder(0))
         batch_size = self.batch_size(about)
         folders = [self.folder(k) for k in range(self.batches(int(batch_size)) if batch_size != "auto" else 0)]
-        return batch_size, Progress([resuming.newest(each, self.console, strict=resumed.strict) for each in folders])
+        return batch_size, ResumePoint([resuming.newest(each, self.console, strict=resumed.strict) for each in folders])
 
     def _compiled(self, batch_size: int | str) -> Any:
         """Compiles and returns the program, with lines about it."""

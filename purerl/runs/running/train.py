@@ -40,10 +40,9 @@ from purerl.runs.running import early_stopping, forecast, run_loop, saved_polici
 from purerl.runs.running.device_program import RunProgram, compile_program
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
-from purerl.runs.running.run import Progress, Run, exit_code, place
+from purerl.runs.running.run import ResumePoint, Run, exit_code, place
 from purerl.runs.running.training import Trained, endless, train_batches
-from purerl.store import guards, log, trusted_modules, writing
-from purerl.store.policies import save_policy
+from purerl.store import guards, log, policies, trusted_modules, writing
 from purerl.types import PyTree
 
 EVALUATION_STEPS = 10_000
@@ -59,8 +58,8 @@ FILES = (
     levels.FILE,
     levels.PICTURE,
     "summary.json",
-    "policy.safetensors",
-    "policy.json",
+    policies.ARRAYS,
+    policies.DESCRIPTION,
     "sweep.json",
     "sweep.png",
     CHECKPOINTS,
@@ -83,7 +82,7 @@ class TrainingRun(Run):
 
     begun: PyTree = None
     FILES = FILES
-    LENGTH, RESULT = "total_steps", "policy.json"
+    LENGTH, RESULT = "total_steps", policies.DESCRIPTION
 
     @classmethod
     def new(cls, description: TrainingDescription, options: Any, directory: Path) -> "TrainingRun":
@@ -200,7 +199,7 @@ class TrainingRun(Run):
         log.trim(self.directory / TIMES, of_batch)
         log.trim(self.directory / EVALUATIONS, of_member)
 
-    def carry_out(self, program: RunProgram | HostProgram, so_far: Progress) -> int:
+    def carry_out(self, program: RunProgram | HostProgram, so_far: ResumePoint) -> int:
         """Trains and evaluates, writes the results, and returns the exit code.
 
         Of several processes the first one evaluates and writes.
@@ -231,7 +230,7 @@ def train(description: TrainingDescription, options: Any, command: str = "train"
 
 
 def _train_and_play(
-    run: TrainingRun, program: RunProgram | HostProgram, so_far: Progress, plays: Plays, ready: Callable[[int], None]
+    run: TrainingRun, program: RunProgram | HostProgram, so_far: ResumePoint, plays: Plays, ready: Callable[[int], None]
 ) -> int:
     """Trains and evaluates by ``plays``, whose environments ``ready`` opens, and writes the results."""
     description, directory, options = run.description, run.directory, run.options
@@ -280,7 +279,9 @@ def _train_and_play(
 def _write(run: TrainingRun, program: RunProgram | HostProgram, setup: Setup, trained: Trained) -> dict[str, Any]:
     """Writes the policies, the levels and a summary without an evaluation, which it returns."""
     description, directory, alive = run.description, run.directory, trained.alive
-    save_policy(directory, trained.policy, {**description.fields, "members": len(alive), "spaces": setup.spaces()})
+    policies.save_policy(
+        directory, trained.policy, {**description.fields, "members": len(alive), "spaces": setup.spaces()}
+    )
     if trained.buffer is not None:
         about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
         try:

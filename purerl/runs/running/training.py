@@ -22,7 +22,7 @@ from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import early_stopping, logs, run_loop
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.run import Progress, Run
+from purerl.runs.running.run import ResumePoint, Run
 from purerl.runs.running.run_loop import Chunk
 from purerl.runs.running.saved_policies import Best
 from purerl.store import log, metrics
@@ -99,7 +99,7 @@ class Training:
         self,
         run: Run,
         program: RunProgram | HostProgram,
-        so_far: Progress,
+        so_far: ResumePoint,
         interrupted: list[int],
         plays: Plays | None = None,
     ):
@@ -259,7 +259,7 @@ class Training:
 def train_batches(
     run: Run,
     program: RunProgram | HostProgram,
-    so_far: Progress,
+    so_far: ResumePoint,
     interrupted: list[int],
     plays: Plays | None = None,
     ready: Callable[[int], None] = lambda members: None,
