@@ -38,7 +38,7 @@ from purerl.runs.describing import config_file
 from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import TrainingDescription, describe, start
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import evaluation, results
+from purerl.runs.reading import comparison, evaluation
 from purerl.store import card_files, checkpoint, log, policies, tensors, trusted_modules, writing
 
 
@@ -320,7 +320,7 @@ LOADERS = [
     Loader("checkpoint", ("3/card.json", "3/state-0.safetensors"), make_checkpoint, load_checkpoint, seal_checkpoint),
     Loader("log", ("metrics.jsonl",), make_checkpoint, load_log),
     Loader("commands", ("commands.json",), make_commands, load_commands, change=change_command),
-    Loader("summary", ("summary.json",), make_summary, lambda d: repr(results.compare([d]))),
+    Loader("summary", ("summary.json",), make_summary, lambda d: repr(comparison.compare([d, d]))),
     Loader("dataset", (DEMOS,), make_dataset, load_dataset, seal=lambda directory: None),
     Loader("artefact", (artefacts.NAME,), make_artefact, load_artefact, seal_artefact),
     Loader("trusted", ("purerl/trusted.json", "mine.py"), make_trusted, load_trusted),

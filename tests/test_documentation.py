@@ -47,7 +47,7 @@ COMPUTES = (
     "purerl.runs.running.sweep_of_programs.train_programs",
     "purerl.runs.running.forecast.plan",
     "purerl.runs.reading.evaluation.evaluate_run",
-    "purerl.runs.reading.results.compare",
+    "purerl.runs.reading.comparison.compare",
     "purerl.runs.reading.episodes.record_run",
     "purerl.meta.search.search",
     "purerl.meta.cost.plan",

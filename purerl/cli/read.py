@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from purerl import catalogue
@@ -34,14 +33,13 @@ def evaluate(args: list[str]) -> int:
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
-        run = Path(options.run)
         given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": params}
         with progress.waiting(progress.console(), "evaluating"):
             if options.levels:
-                result = levels.evaluate_in_levels(run, options.levels, *how, **given)
+                result = levels.evaluate_in_levels(options.run, options.levels, *how, **given)
             else:
                 more = {**given, "eval_envs": options.eval_envs}
-                result = evaluation.evaluate_run(run, *how, against=options.against, **more)
+                result = evaluation.evaluate_run(options.run, *how, against=options.against, **more)
     if options.json:
         output.show(json.dumps(finite(result), indent=2))
     elif options.levels:
@@ -56,14 +54,14 @@ def compare(args: list[str]) -> int:
     from purerl.runs.describing.options import CompareOptions
 
     options = parsing.parse(CompareOptions, "purerl compare", args, positional=True)
-    if len(options.runs) < 2:
-        raise ConfigError(f"runs = {list(options.runs)}: must be two or more run directories")
+    if not options.runs:
+        raise ConfigError("runs: are missing; name two or more runs, or a sweep")
 
     from purerl.display import tables
-    from purerl.runs.reading import results
+    from purerl.runs.reading import comparison
     from purerl.store.writing import finite
 
-    rows = results.compare([Path(run) for run in options.runs])
+    rows = comparison.compare(options.runs, options.by)
     if options.json:
         output.show(json.dumps(finite(rows), indent=2))
     else:

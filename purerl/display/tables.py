@@ -1,5 +1,6 @@
 """Summaries and tables of runs, printed to the terminal, at most 80 columns wide."""
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(living)
     returns = [x for x in living if np.isfinite(x)]
     parts = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
-    parts[:1] = (
-        [f"{parts[0]} (worst agent {min(returns):.1f})"] if parts and len(returns) >= aggregates.LEAST else parts
-    )
+    if parts and len(returns) >= aggregates.LEAST:
+        everyone = np.where(summary["alive_per_seed"], summary["return_per_seed"], np.nan)
+        parts[0] += f" (worst: agent {np.nanargmin(everyone)}, {np.nanmin(everyone):.1f})"
     parts += ["no return" if not returns else ""] if living and not summary.get("swept") else []
     parts = [*filter(None, [*parts, cut_off(summary)])]
     parts += [f"{died} of {size} agents died"] if died else []
@@ -65,15 +66,18 @@ def print_evaluation(result: dict[str, Any]) -> None:
     Unless the run is a sweep a line with the agents' returns follows, as `progress.in_words` has them.
     """
     names = list(result["members"][0])
+    for name, before in (("chosen", ""), ("against", "against ")):
+        if name in result:
+            output.show(before + result[name]["words"])
     results = [name for name in ("won", "drawn", "lost") if f"{name}_per_seed" in result]
     title = f"{result['algo']} on {result['env']}, means of {result['episodes']} episodes"
-    table = Table(*names, "return", "std", "length", "unfinished", *results, title=title)
+    table = Table("agent", *names, "return", "std", "length", "unfinished", *results, title=title)
     columns = ("return", "return_std", "length", "unfinished", *results)
-    for label, mean, std, length, unfinished, *parts in zip(
-        result["members"], *(result[f"{name}_per_seed"] for name in columns), strict=True
+    for agent, label, mean, std, length, unfinished, *parts in zip(
+        _numbers(result), result["members"], *(result[f"{name}_per_seed"] for name in columns), strict=True
     ):
         numbers = f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *(f"{part:.1%}" for part in parts)
-        table.add_row(*map(str, label.values()), *numbers)
+        table.add_row(agent, *map(str, label.values()), *numbers)
     _print(table)
     if not result["swept"]:
         size = len(result["members"])
@@ -82,6 +86,11 @@ def print_evaluation(result: dict[str, Any]) -> None:
         output.show(f"return {known}{agents}" if known else "no return: no episode ended")
     if words := cut_off(result):
         output.show(words)
+
+
+def _numbers(result: dict[str, Any]) -> list[str]:
+    """Returns the numbers of the agents of an evaluation, which `--agent` and ``RUN:N`` take."""
+    return [str(result["chosen"]["agent"])] if "chosen" in result else list(map(str, range(len(result["members"]))))
 
 
 FEW_LEVELS = 20
@@ -104,12 +113,13 @@ def print_levels(result: dict[str, Any]) -> None:
     shares = list(result["return_worst"])
     worst = [f"worst {float(share):.0%}" for share in shares]
     table = Table(
-        *names, *(f"{kind}{each}" for kind in kinds for each in ("", *(f"\n{x}" for x in worst))), title=title
+        "agent", *names, *(f"{kind}{each}" for kind in kinds for each in ("", *(f"\n{x}" for x in worst))), title=title
     )
     columns = [column for kind in kinds for column in _of_levels(result, kind, shares)]
     forms = [form for form in kinds.values() for _ in range(len(shares) + 1)]
-    for label, *numbers in zip(agents, *columns, strict=True):
-        table.add_row(*map(str, label.values()), *(form.format(x) for form, x in zip(forms, numbers, strict=True)))
+    for agent, label, *numbers in zip(_numbers(result), agents, *columns, strict=True):
+        texts = (form.format(x) for form, x in zip(forms, numbers, strict=True))
+        table.add_row(agent, *map(str, label.values()), *texts)
     _print(table)
     if len(result["levels"]) <= FEW_LEVELS:
         each = Table("level", *kinds, title="means over agents")
@@ -128,19 +138,49 @@ def _of_levels(result: dict[str, Any], kind: str, shares: list[str]) -> list[lis
     return [result[f"{kind}_per_seed"], *(result[f"{kind}_worst"][share] for share in shares)]
 
 
+MOST_ROWS = 30
+"""The largest number of rows of a comparison that are printed."""
+
+
 def print_comparison(comparison: dict[str, Any]) -> None:
-    """Prints a comparison of runs as a table with one row per run."""
-    table = Table(Column("run", no_wrap=True), "return, IQM", "P(first > this)")
-    for row in comparison["runs"]:
-        better = row["improvement_of_first"]
+    """Prints a comparison of runs as a table with one row per run, and how much the settings of sweeps matter."""
+    rows, title = comparison["runs"], comparison["title"]
+    digits = 0 if title.startswith("frames") else 1
+    table = Table(Column("run", no_wrap=True), f"{title}, IQM", "P(first better)")
+    for row in rows[:MOST_ROWS]:
+        better = row["first_is_better"]
         about = f"{row['algo']}, {count(row['env_steps'])} frames, {row['agents']} agent{'s'[: row['agents'] != 1]}"
+        run, _, settings = printable(row["run"]).partition(": ")
+        lines = [shortened(run, NAME), *textwrap.wrap(settings, NAME), shortened(about, NAME)]
         table.add_row(
-            escape(f"{shortened(printable(row['run']), NAME)}\n{shortened(about, NAME)}"),
-            _with_interval(f"{row['return_iqm']['value']:.1f}", row["return_iqm"], row["return_per_seed"]),
+            escape("\n".join(lines)),
+            _with_interval(_number(row["iqm"]["value"], digits), row["iqm"], row["per_seed"], digits),
             _with_interval(f"{better['value']:.2f}", better, digits=2),
         )
     _print(table)
+    if len(rows) > MOST_ROWS:
+        output.show(f"{len(rows) - MOST_ROWS} more rows; --json has all")
     output.show(EACH)
+    for run, important in comparison["importance"].items():
+        _print_importance(run, important)
+
+
+def _print_importance(run: str, important: dict[str, Any]) -> None:
+    """Prints which share of the variance of the scores each setting of a sweep explains."""
+    if not important["shares"]:
+        output.show(f"no importance of settings: {important['why']}")
+        return
+    table = Table("setting", "share of the variance", title=escape(f"{shortened(printable(run), NAME)}"))
+    names = {"together": "settings together", "seeds": "seeds of a configuration"}
+    for name, share in important["shares"].items():
+        table.add_row(escape(names.get(name, name)), f"{share:.1%}")
+    _print(table)
+    output.show(f"by {important['method']}")
+
+
+def _number(value: float, digits: int) -> str:
+    """Returns a number as text; a dash if it does not exist, because too many agents have none."""
+    return f"{value:{'' if digits else ','}.{digits}f}" if np.isfinite(value) else "-"
 
 
 def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | None = None, digits: int = 1) -> str:
@@ -148,19 +188,21 @@ def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | Non
     between = interval(estimate, digits)
     if between or each is None or len(each) == 1:
         return escape(f"{value}\n{between}")
-    return escape(f"{value} of\n{', '.join(f'{x:.1f}' for x in each)}")
+    return escape(f"{value} of\n{', '.join(_number(x, digits) for x in each)}")
 
 
 def print_ranking(ranking: dict[str, Any]) -> None:
     """Prints the ranking of a sweep as a table, and its best configuration in a line of its own."""
     names, rows = list(ranking["swept"]), ranking["ranked"]
     many = len(rows[0]["returns"]) >= aggregates.LEAST
-    table = Table("rank", *names, "return, IQM" if many else "return of each seed", "worst seed", "died")
+    table = Table("rank", "agents", *names, "return, IQM" if many else "return of each seed", "worst seed", "died")
     for place, row in enumerate(rows, start=1):
         died = int(np.isnan(row["returns"]).sum())
         worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
         text = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
-        table.add_row(str(place), *(escape(words.value(row[name])) for name in names), escape(text), worst, str(died))
+        values = (escape(words.value(row[name])) for name in names)
+        numbers = words.agents(row["config"], len(row["returns"]))
+        table.add_row(str(place), numbers, *values, escape(text), worst, str(died))
     _print(table)
     best = ", ".join(f"{name} {words.value(rows[0][name])}" for name in names)
     output.show(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")

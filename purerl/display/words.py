@@ -34,6 +34,12 @@ def value(given: Any) -> str:
     return str(given) if isinstance(given, str | int) else f"{given:.4g}"
 
 
+def agents(config: int, seeds: int) -> str:
+    """Returns the numbers of the agents of a sweep's configuration as text: one for each of its seeds."""
+    first = config * seeds
+    return str(first) if seeds == 1 else f"{first}-{first + seeds - 1}"
+
+
 def count(number: float) -> str:
     """Returns a number of frames as text: 1,234,567 is 1.23M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

@@ -10,12 +10,13 @@ import safetensors.numpy
 from jax import export
 
 from purerl import spaces, trees
+from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.exports import programs, runner
 from purerl.names import here
 from purerl.runs.describing.options import ExportOptions
 from purerl.runs.describing.run_directory import EXPORTS, check_out
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import choosing, evaluation
 from purerl.store import trusted_modules, writing
 from purerl.store.writing import atomic, atomic_folder
 from purerl.types import Learner, PyTree, Situation
@@ -82,32 +83,35 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     return Acting(act, obs, carry, card)
 
 
-def of_run(options: ExportOptions) -> Acting:
-    """Loads the policy of a run's agent.
-
-    Raises:
-        ConfigError: As `evaluation.agent` and `acting` do.
-    """
-    played = evaluation.agent(options.run, options.agent, trust=trusted_modules.memory(options.trust))
-    card = {name: played.saved[name] for name in ("algo", "env")}
-    card |= {"env_params": played.env_params, **played.label, "purerl": __version__}
-    return acting(played.learner, played.policy, played.env.observation_space, card)
+def of_agent(agent: evaluation.Agent) -> Acting:
+    """Makes the `Acting` of a run's agent. Raises `ConfigError` as `acting` does."""
+    card = {name: agent.saved[name] for name in ("algo", "env")}
+    card |= {"env_params": agent.env_params, "agent": agent.choice.of[1], **agent.label, "purerl": __version__}
+    return acting(agent.learner, agent.policy, agent.env.observation_space, card)
 
 
 def export_run(options: ExportOptions) -> Path:
     """Writes the policy that ``options`` ask for, and returns the path.
 
+    One that was chosen by its final evaluation is evaluated anew, if its environment is there, and the result is
+    printed.
+
     Raises:
-        ConfigError: If the path may not be written, and as `of_run` and the function that writes the file do; before
-            anything is written.
+        ConfigError: If the path may not be written, and as `evaluation.agent`, `of_agent` and the function that writes
+            the file do; before anything is written.
     """
     path = here(options.out) if options.out else here(options.run) / DEFAULTS[options.to]
     made = (path, _card_of(path)) if options.to == "stablehlo" else (path,)
     check_out(*made, overwrite=options.overwrite, given=bool(options.out), folder=options.to == "numpy")
     if path.is_symlink():
         raise ConfigError(f"out = {str(path)!r}: exists and is not an export --to {options.to}")
-    policy = of_run(options)
+    trust = trusted_modules.memory(options.trust)
+    agent = evaluation.agent(options.run, options.agent, trust=trust)
+    choosing.tell(agent.choice)
+    policy = of_agent(agent)
     {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, policy)
+    if agent.choice.is_ranked and not agent.missing:
+        say(console(), evaluation.anew(agent, trust=trust).words)
     return path
 
 

@@ -224,6 +224,34 @@ def _kept_weights(size: int) -> np.ndarray:
     return np.stack(list(_weights(size)))
 
 
+def variance_shares(levels: Sequence[Sequence[Any]], scores: ArrayLike) -> np.ndarray:
+    """Computes which share of the variance of scores each factor of a complete grid explains: an analysis of variance.
+
+    With ``C`` cells of ``S`` scores, the share of a factor is the sum of squares between the means of its levels,
+    divided by the total sum of squares; these are the eta squared of a balanced factorial design.
+
+    Args:
+        levels: For each of ``F`` factors its level in each cell, ``[F][C]``; each combination of levels has one cell.
+        scores: ``[C, S]``, finite and not all equal.
+
+    Returns:
+        ``[F + 2]``: the shares of the factors, that of their interactions, and that of the scores within cells. They
+        sum to 1.
+    """
+    scores = np.asarray(scores, np.float64)
+    middle = scores.mean()
+    cells = scores.mean(axis=1)
+    total = np.sum((scores - middle) ** 2)
+    between = scores.shape[1] * np.sum((cells - middle) ** 2)
+    factors = []
+    for factor in levels:
+        which = np.unique(factor, return_inverse=True)[1]
+        means = np.bincount(which, cells) / np.bincount(which)
+        factors.append(scores.shape[1] * np.sum((means[which] - middle) ** 2))
+    rest = max(between - sum(factors), 0.0)
+    return np.array([*factors, rest, total - between]) / total
+
+
 def quantiles(values: ArrayLike, qs: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
     """Computes quantiles of ``values`` over the last axis, ignoring nans.
 

@@ -128,8 +128,15 @@ def test_sweep(tmp_path, capsys):
     run("eval", str(out), "--episodes", "2", "--json")
     result = json.loads(capsys.readouterr().out)
     assert len(result["return_per_seed"]) == 8 and result["members"][3] == {"config": 1, "seed": 1}
-    run("compare", str(out), str(out), expect=2)
-    assert "sweep" in capsys.readouterr().err
+    run("compare", str(out), "--json")
+    compared = json.loads(capsys.readouterr().out)
+    assert [row["per_seed"] for row in compared["runs"]] == [row["returns"] for row in ranked]
+    assert set(compared["importance"][str(out)]["shares"]) == {
+        "learning_rate",
+        "env.gravity",
+        "together",
+        "seeds",
+    }
 
 
 def in_order(ranked, config):
@@ -149,11 +156,29 @@ def test_sweep_member_equals_its_lone_run(tmp_path):
 def test_compare(trained, tmp_path, capsys):
     run("compare", str(trained), str(trained), "--json")
     rows = json.loads(capsys.readouterr().out)["runs"]
-    assert len(rows) == 2 and rows[1]["improvement_of_first"]["value"] == 0.5
+    assert len(rows) == 2 and rows[1]["first_is_better"]["value"] == 0.5
     run("compare", str(trained), str(trained))
     assert "P(first" in capsys.readouterr().out
     run("compare", str(trained), expect=2)
     assert "two or more" in capsys.readouterr().err
+
+
+def test_one_agent_plays(trained, capsys):
+    """By its number the episodes of the final evaluation; the best one others than those it was chosen by."""
+    summary = json.loads((trained / "summary.json").read_text())
+    returns = summary["return_per_seed"]
+    run("eval", f"{trained}:1", "--episodes", "2", "--json")
+    second = json.loads(capsys.readouterr().out)
+    assert second["return_per_seed"] == returns[1:] and second["members"] == [{"seed": 6}]
+    run("eval", f"{trained}:best", "--episodes", "2", "--json")
+    best = json.loads(capsys.readouterr().out)
+    assert best["chosen"]["agent"] == int(np.argmax(returns)) and best["chosen"]["score"] == max(returns)
+    assert best["return_per_seed"] != [max(returns)] and len(best["return_per_seed"]) == 1
+    run("eval", f"{trained}:best", "--episodes", "2")
+    text = capsys.readouterr().out
+    assert text.startswith(f"agent {np.argmax(returns)} of ") and "best of 2 by the mean return of the final" in text
+    run("eval", f"{trained}:2", expect=2)
+    assert "has agents 0 to 1" in capsys.readouterr().err
 
 
 @pytest.mark.weekly

@@ -6,6 +6,7 @@ import pytest
 from commands import run
 
 from purerl.cli import main
+from purerl.exports import runner
 from purerl.runs.running.train import TrainingRun
 
 SMALL = ["--env", "probe/one-step", "--total-steps", "64", "--num-steps", "8", "--num-minibatches", "1"]
@@ -40,6 +41,27 @@ def test_all_configurations_are_ranked_together(whole):
 
 
 @pytest.mark.rest
+def test_the_best_agent_of_all_programs(whole, tmp_path, capsys):
+    """The numbers of its agents go on from program to program, for every command."""
+    returns = json.loads((whole / "summary.json").read_text())["return_per_seed"]
+    run("eval", f"{whole}:5", "--episodes", "2", "--json")
+    played = json.loads(capsys.readouterr().out)
+    assert played["return_per_seed"] == [returns[5]] and played["members"] == [{"config": 0, "seed": 1}]
+    run("export", whole, "--agent", "best", "--to", "numpy", "--out", tmp_path / "policy")
+    told = capsys.readouterr().err
+    assert "agent " in told and "other episodes" in told
+    card = json.loads((tmp_path / "policy" / runner.PROGRAM).read_text())
+    assert returns[card["agent"]] == max(returns)
+    run("train", "ppo", *SMALL[:-2], "--num-envs", "4", "--warm-start", f"{whole}:best", "--out", tmp_path / "warm")
+    start = json.loads((tmp_path / "warm" / "config.json").read_text())["warm_start"]
+    assert (start["run"], start["agent"]) == (str(whole / str(card["agent"] // 4)), card["agent"] % 4)
+    run("compare", whole, "--by", "mean", "--json")
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    means = [row["iqm"]["value"] for row in rows]
+    assert len(rows) == 4 and means == sorted(means, reverse=True)
+
+
+@pytest.mark.rest
 def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch):
     begin = TrainingRun.begin
 
@@ -67,8 +89,6 @@ def test_other_commands(whole, tmp_path, capsys):
     run("plot", whole, "--out", tmp_path / "map.png")
     run("eval", whole, expect=2)
     assert f"is a sweep of several programs; name one of {whole}/0 to {whole}/1" in capsys.readouterr().err
-    run("compare", whole, whole, expect=2)
-    assert "is a sweep" in capsys.readouterr().err
     run("resume", whole, "--num-envs", "8", expect=2)
     assert "num_envs = 8:" in capsys.readouterr().err
     from purerl.runs.reading import overview

@@ -21,7 +21,7 @@ from purerl.display.tables import print_comparison, print_ranking, print_report,
         (
             [7.0, 7.0, 7.0, 7.0, 3.0, 9.0],
             [True] * 5 + [False],
-            "return IQM 7.0 [4.3, 7.0] (worst agent 3.0), 1 of 6 agents died",
+            "return IQM 7.0 [4.3, 7.0] (worst: agent 4, 3.0), 1 of 6 agents died",
         ),
         ([500.0, 500.0], [False, False], "2 of 2 agents died"),
     ],
@@ -43,11 +43,11 @@ def test_names_move_no_cursor(capsys):
         "algo": "ppo",
         "env_steps": 8,
         "agents": 1,
-        "return_iqm": between,
-        "improvement_of_first": between,
-        "return_per_seed": [1.0],
+        "iqm": between,
+        "first_is_better": between,
+        "per_seed": [1.0],
     }
-    print_comparison({"runs": [row]})
+    print_comparison({"title": "return", "runs": [row], "importance": {}})
     progress.say(Console(), f"done: {name}")
     out = capsys.readouterr().out
     assert "\x1b" not in out and "done: runs/\\x1b[2J[red]x" in out
@@ -99,13 +99,19 @@ def test_tables_fit_80_columns(capsys):
     """Whatever names and numbers they have; the ends of a long name stay."""
     wide = {"value": -1234.56, "low": -13000.25, "high": -1100.5}
     run = {"run": "runs/" + 40 * "a-long-name-" + "7", "algo": "sac-discrete", "env_steps": 10**9, "agents": 1000}
-    run |= {"return_iqm": wide, "improvement_of_first": wide, "return_per_seed": [-1234.5] * 1000}
+    run |= {"iqm": wide, "first_is_better": wide, "per_seed": [-1234.5] * 1000}
     few = {**wide, "low": np.nan, "high": np.nan}
-    print_comparison({"runs": [run, {**run, "agents": 4, "return_iqm": few, "return_per_seed": [-12345.6] * 4}]})
+    print_comparison(
+        {
+            "title": "frames until return 475",
+            "importance": {},
+            "runs": [run, {**run, "agents": 4, "iqm": few, "per_seed": [-12345.6] * 4}],
+        }
+    )
     row = {"env": 9 * "environment/", "trained_on": False, "baseline": "clipped L2", "tuned": {"value_coef": 0.0078125}}
     row |= {"fitness_iqm": wide, "baseline_iqm": wide, "iqm_difference": wide, "without": 200, "baseline_without": 3}
     print_report({"rows": [{**row, "at_edge": True}], "seeds": 1_000_000})
-    place = {"learning_rate": 1e-5, "gae_lambda": 0.95, **wide, "returns": [-12345.6] * 8}
+    place = {"config": 0, "learning_rate": 1e-5, "gae_lambda": 0.95, **wide, "returns": [-12345.6] * 8}
     print_ranking({"swept": {"learning_rate": [], "gae_lambda": []}, "ranked": [place] * 3})
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)

@@ -12,8 +12,7 @@ from commands import run
 
 from purerl import interrupts
 from purerl.display import progress
-from purerl.runs.reading import host_evaluation
-from purerl.runs.running import train as train_module
+from purerl.runs.reading import evaluation, host_evaluation
 from purerl.runs.running import training
 from purerl.store import checkpoint
 
@@ -160,7 +159,7 @@ def test_a_long_iteration_is_told_of(train, monkeypatch, capsys):
 @pytest.mark.rest
 def test_a_training_without_an_end_claims_no_return(train, monkeypatch, capsys):
     """It says so under way and at its end; its evaluation is cut off, and says so."""
-    monkeypatch.setattr(train_module, "EVALUATION_STEPS", 50)  # a bound that a test can reach
+    monkeypatch.setattr(evaluation, "STEPS", 50)  # a bound that a test can reach
     monkeypatch.setattr(training, "ENDLESS_SECONDS", 1e-9)  # so that nothing waits long
     run_dir = train("--eval-every", 2 * ITERATION, ends=0, iterations=2)
     said = capsys.readouterr().err.splitlines()

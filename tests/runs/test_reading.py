@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from purerl.learned import artefacts
 from purerl.runs.describing import machine
 from purerl.runs.describing.description import TrainingDescription, describe
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import evaluation, results
+from purerl.runs.reading import comparison, evaluation
 from purerl.store import policies
 
 CONFIG = ppo.Config(total_steps=64, num_envs=2, num_steps=8, num_minibatches=2, hidden_sizes=(4,))
@@ -163,10 +162,10 @@ SUMMARY |= {"return_per_seed": [10.0, None], "alive_per_seed": [True, False]}
 def test_hostile_summaries(change, line, tmp_path):
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(SUMMARY))
-    assert results.compare([tmp_path])["runs"][0]["agents"] == 2
+    assert comparison.compare([tmp_path, tmp_path])["runs"][0]["agents"] == 2
     path.write_text(json.dumps({**SUMMARY, **change}))
     with pytest.raises(ConfigError, match=line) as raised:
-        results.compare([tmp_path])
+        comparison.compare([tmp_path, tmp_path])
     assert str(raised.value).startswith(f"{path}: ") and len(str(raised.value).splitlines()) == 1
 
 
@@ -177,12 +176,12 @@ def test_lines_of_results_are_compared(tmp_path):
     line = {"row": f"ppo {env} 8", "algo": "ppo", "env": env, "env_params": SUMMARY["env_params"], "frames": 8}
     lines = [{**line, "returns": [0.0]}, {**line, "returns": [1.0, None, 3.0]}, {**line, "row": "ppo old", "mean": 1.0}]
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    ours, theirs = results.compare([tmp_path, Path(f"{path}:ppo {env} 8")])["runs"]
-    np.testing.assert_array_equal(theirs["return_per_seed"], [1.0, np.nan, 3.0])
+    ours, theirs = comparison.compare([tmp_path, f"{path}:ppo {env} 8"])["runs"]
+    np.testing.assert_array_equal(theirs["per_seed"], [1.0, np.nan, 3.0])
     assert (theirs["algo"], theirs["env_steps"], theirs["agents"]) == ("ppo", 8, 3) and ours["agents"] == 2
     for row, text in ("ppo", f"has no row 'ppo'; nearest: ppo old, ppo {env} 8"), ("ppo old", "lacks return_per_seed"):
         with pytest.raises(ConfigError, match=text):
-            results.compare([tmp_path, Path(f"{path}:{row}")])
+            comparison.compare([tmp_path, f"{path}:{row}"])
 
 
 def test_only_known_variables_are_recorded(monkeypatch):

@@ -422,6 +422,6 @@ class Setup(NamedTuple):
         """The trainer of the first member."""
         return self.make_trainer(**trees.take(self.members.given, 0))
 
-    def first(self, count: int) -> "Setup":
-        """Returns the set-up of the first ``count`` members alone, for a run that was interrupted between batches."""
-        return self._replace(members=trees.take(self.members, slice(0, count)), labels=self.labels[:count])
+    def part(self, which: slice) -> "Setup":
+        """Returns the set-up of some of the members alone."""
+        return self._replace(members=trees.take(self.members, which), labels=self.labels[which])

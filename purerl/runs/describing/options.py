@@ -141,8 +141,9 @@ class Lanes:
 class Agent:
     """Option of commands that use one agent of a run."""
 
-    agent: cfg.NonNegativeCount = 0
-    """Number of the agent in the run, from 0. It takes its most likely action at every step."""
+    agent: str = "0"
+    """Which agent of the run: its number, best or worst (of a sweep over all configurations), by the mean return of the
+    final evaluation. It takes its most likely action at every step."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,8 +212,8 @@ class RunOptions(Placed, Hosted, Described, MachineOptions):
     out: str | None = None
     """Run directory to create (default: runs/ALGO-ENV-DATE-TIME)."""
     warm_start: str = ""
-    """Start from the policies of another run: its networks and observation statistics. RUN:AGENT: that agent, for all.
-    RUN: agent i starts from agent i, or all from the only one. Empty: new networks."""
+    """Start from the policies of another run: its networks and observation statistics. RUN:N, RUN:best, RUN:worst: that
+    agent, for all. RUN: agent i starts from agent i, or all from the only one. Empty: new networks."""
     keep_best: bool = False
     """Also save the best policy of each agent in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
@@ -370,7 +371,8 @@ class EvalOptions(Printed, Trust, Episodes, EnvParams, MachineOptions):
     """What to evaluate, and how."""
 
     run: str
-    """Run directory."""
+    """Run directory, or one agent of it: RUN:N, RUN:best or RUN:worst. The best and the worst by the final evaluation
+    play other episodes than those that they were chosen by."""
     episodes: cfg.Count = 100
     """Number of episodes for each agent, which takes its most likely action at every step. With the run's eval_episodes
     and seed 0 they equal the final evaluation of the training."""
@@ -378,8 +380,9 @@ class EvalOptions(Printed, Trust, Episodes, EnvParams, MachineOptions):
     """Largest number of copies of a host environment that an agent is evaluated in; they share its episodes. 0: as many
     as it was trained in."""
     against: str = ""
-    """Opponent in an environment with several agents: another run directory, whose agent of the same number plays, or
-    random. Seats rotate between episodes. Empty: each policy plays against itself."""
+    """Opponent in an environment with several agents: another run directory, whose agent of the same number plays, one
+    agent of it (RUN:N, RUN:best, RUN:worst), or random. Seats rotate between episodes. Empty: each policy plays against
+    itself."""
     levels: str = ""
     """Levels to evaluate on, each for the same number of episodes. A file of levels, such as the levels.safetensors of
     a run; random:N:SEED: N random levels that no training draws; held-out: the test levels of Maze-v0. Empty: each
@@ -438,7 +441,12 @@ class CompareOptions(Printed):
     """Which runs to compare."""
 
     runs: tuple[str, ...]
-    """Two or more run directories, or lines of a file of results, FILE.jsonl:ROW. Each is compared with the first."""
+    """Two or more run directories, agents of a run (RUN:N, RUN:best, RUN:worst), or lines of a file of results
+    (FILE.jsonl:ROW). Each is compared with the first. A sweep, also one alone, stands for all its configurations, the
+    best first; a table then shows how much each of its settings matters."""
+    by: str = "final"
+    """Number by which agents are compared. final: mean return of the final evaluation. mean: mean return over the whole
+    training. reach:VALUE: frames until 100 episodes of the training have the mean return VALUE, as stop_at finds it."""
 
 
 @dataclasses.dataclass(frozen=True)

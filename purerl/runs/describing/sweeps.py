@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from purerl.display import words
 from purerl.display.progress import picturing
 from purerl.display.tables import print_ranking
 from purerl.formulas import aggregates
@@ -58,6 +59,11 @@ def columns(programs: dict[str, list[Any]], swept: dict[str, list[Any]]) -> dict
         name: [shown(value) for value in column for _ in range(each)] for name, column in programs.items()
     }
     return columns_of_programs | {name: column * count for name, column in swept.items()}
+
+
+def in_words(swept: Mapping[str, Sequence[Any]], index: int) -> str:
+    """Returns the values of a configuration as text: ``learning_rate 0.001, num_envs 8``."""
+    return ", ".join(f"{name} {words.value(column[index])}" for name, column in swept.items())
 
 
 def parts(directory: Path) -> list[Path]:

@@ -26,7 +26,7 @@ from purerl.replay.fixed import dataset_problems
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions, RenderOptions
 from purerl.runs.describing.run_directory import FILMS, check_out
-from purerl.runs.reading import evaluation, host_evaluation
+from purerl.runs.reading import choosing, evaluation, host_evaluation
 from purerl.runs.reading.evaluation import RANDOM, Agent
 from purerl.runs.reading.host_evaluation import Playing
 from purerl.store import card_files, checkpoint, trusted_modules
@@ -101,7 +101,7 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     if options.env:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
     agent = _agent(options.who, options, env_params)
-    about = {"run": Path(options.who).name, **agent.label}
+    about = {"run": Path(options.who).name, "agent": agent.choice.of[1], **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
     copies = agent.saved["config"].get("num_envs", COPIES)
     return Cast(agent.saved["env"], agent.env_params, agent.env, player(agent.learner, agent.policy), about, copies)
@@ -111,7 +111,7 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player that ``MODULE:FUNCTION`` returns for the environment, or one of random actions."""
     if not options.env:
         raise ConfigError(f"env: is missing; {options.who} needs --env")
-    if options.agent:
+    if options.agent != type(options).agent:
         raise ConfigError(f"agent = {options.agent}: {options.who} is not a run; omit --agent")
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
@@ -128,7 +128,9 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
 def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[str, Any]) -> Agent:
     """Reads the agent of a run that the options name, in its environment with ``env_params`` in place of its own."""
     trust = trusted_modules.memory(options.trust)
-    return evaluation.agent(run, options.agent, trust=trust, env_params=env_params, playing=True)
+    agent = evaluation.agent(run, options.agent, trust=trust, env_params=env_params, playing=True)
+    choosing.tell(agent.choice)
+    return agent
 
 
 def recorded_in_words(path: str, card: dict[str, Any]) -> str:

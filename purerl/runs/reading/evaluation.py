@@ -22,17 +22,20 @@ from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random
 from purerl.names import Trust, check_trusted, here, is_there
 from purerl.population import layouts
 from purerl.population.layouts import spread
-from purerl.runs.describing import sweeps
+from purerl.runs.describing import config_file, sweeps
 from purerl.runs.describing.description import Setup, TrainingDescription
-from purerl.runs.describing.run_directory import METRICS
 from purerl.runs.describing.sweeps import env_part
-from purerl.runs.reading import host_evaluation
+from purerl.runs.reading import choosing, host_evaluation, results
+from purerl.runs.reading.choosing import Choice
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.store import guards, log, policies
+from purerl.store import guards, policies
 from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer
 
-EVALUATION_SALT = 2**31
-"""Folded into a member's key for an evaluation, so that evaluating uses no key of the training."""
+EPISODES, STEPS = 100, 10_000
+"""The usual number of episodes of an evaluation, and the number of steps after which one is cut."""
+EVALUATION_SALT, ANEW_SALT = 2**31, 2**31 + 4
+"""Folded into a member's key for an evaluation, so that evaluating uses no key of the training; the second for one that
+has other episodes than those by which the member was chosen."""
 
 
 class Run(NamedTuple):
@@ -70,28 +73,27 @@ class Run(NamedTuple):
     def metrics(self) -> dict[str, np.ndarray]:
         """The metrics of the training, as logged: by name, each ``[P, iterations]`` float64, nan where there is none.
 
-        The log is untrusted: lines of no agent, or of no iteration that a log of its length can have, are left out.
-
         Raises:
             ConfigError: There is no log of a training, or it is too large.
         """
-        path = self.directory / METRICS
-        columns, labels = log.Followed(path).read(), self.setup.labels
-        names = [*labels[0], "iteration"]
-        if not columns.keys() >= {*names}:
-            raise ConfigError(f"{path}: is no log of a training")
-        of_labels = zip(*(columns[name] for name in names[:-1]), strict=True)
-        agent_of = {tuple(label.values()): agent for agent, label in enumerate(labels)}
-        agents, iterations = np.array([agent_of.get(row, -1) for row in of_labels]), columns["iteration"]
-        known = (agents >= 0) & (iterations >= 1) & (iterations <= len(iterations))
-        at = agents[known], iterations[known].astype(int) - 1
-        shape = len(labels), at[1].max(initial=-1) + 1
-        if math.prod(shape) * len(columns) > log.MOST_BYTES:  # a number of a whole log takes some bytes of it
-            raise ConfigError(f"{path}: has iterations of agents that it cannot have")
-        metrics = {name: np.full(shape, np.nan) for name in columns if name not in names}
-        for name, values in metrics.items():
-            values[at] = columns[name][known]
-        return metrics
+        return results.metrics(self.directory, self.setup.labels)
+
+    def only(self, number: int) -> "Run":
+        """Returns the run with one of its agents alone, whose environment and learner are then those of the run.
+
+        Raises:
+            ConfigError: It has no such agent.
+        """
+        size = self.setup.members.size
+        if not 0 <= number < size:
+            raise ConfigError(f"agent = {number}: {self.directory} has agents 0 to {size - 1}")
+        which = slice(number, number + 1)
+        return self._replace(
+            setup=self.setup.part(which),
+            env=self.setup.make_env(env_part(self.setup.swept, number // len(self.saved["seeds"]))),
+            learner=self.setup.make_learner(**trees.take(self.setup.members.given, number)),
+            policy=trees.take(self.policy, which),
+        )
 
     def about(self, directory: Path, episodes: int) -> dict[str, Any]:
         """Returns the first entries of the results of an evaluation of the run in a directory."""
@@ -125,7 +127,8 @@ def load(
     """
     path = Path(directory) / policies.DESCRIPTION
     if parts := sweeps.parts(Path(directory)):
-        raise ConfigError(f"{directory}: is a sweep of several programs; name one of {parts[0]} to {parts[-1]}")
+        named = f"name one of {parts[0]} to {parts[-1]}"
+        raise ConfigError(f"{directory}: is a sweep of several programs; {named}, or one agent, as {directory}:best")
     written = policies.load_description(Path(directory))
     saved = _with_env_params(written, env_params, directory)
     description, stand_in, missing = _described(saved, path, trust, needed=playing or bool(env_params))
@@ -134,7 +137,7 @@ def load(
     if type(members) is not int or not 1 <= members <= size:
         raise ConfigError(f"{path}: members = {reprlib.repr(members)}: must be a whole number in [1, {size}]")
     try:
-        setup = Setup.of(description, env=stand_in).first(members)
+        setup = Setup.of(description, env=stand_in).part(slice(members))
         if env_params:
             _check_spaces(saved, setup)
         policy = policies.load_policy(here(directory), written, shapes(description, members, stand_in))
@@ -219,6 +222,7 @@ class Agent(NamedTuple):
     - ``env``: that environment.
     - ``learner``, ``policy``: the learner and the policy that it acts by.
     - ``missing``: as in a `Run`.
+    - ``choice``: which one it is, and by what it was chosen.
     """
 
     saved: dict[str, Any]
@@ -227,36 +231,53 @@ class Agent(NamedTuple):
     env: Env
     learner: Learner
     policy: PyTree
-    missing: str = ""
+    missing: str
+    choice: Choice
 
 
 def agent(
     directory: str | Path,
-    number: int,
+    name: int | str,
     *,
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
     playing: bool = False,
 ) -> Agent:
-    """Reads the agent of a run directory with a number; the other arguments are those of `load`.
+    """Reads an agent of a run directory: that of a number, the best or the worst (`choosing.choose`).
+
+    The other arguments are those of `load`.
 
     Raises:
         ConfigError: The run cannot be read (`load`), or it has no such agent.
     """
-    run = load(directory, trust=trust, env_params=env_params, playing=playing)
-    size = run.setup.members.size
-    if number >= size:
-        raise ConfigError(f"agent = {number}: {directory} has agents 0 to {size - 1}")
+    choice = choosing.choose(directory, name)
+    number = choice.number
+    run = load(choice.directory, trust=trust, env_params=env_params, playing=playing)
+    alone = run.only(number)
     params = env_part(run.setup.swept, number // len(run.saved["seeds"]))
-    return Agent(
-        run.saved,
-        run.setup.labels[number],
-        {**run.saved["env_params"], **params},
-        run.setup.make_env(params),
-        run.setup.make_learner(**trees.take(run.setup.members.given, number)),
-        trees.take(run.policy, number),
-        run.missing,
-    )
+    of_run = {**run.saved["env_params"], **params}
+    policy = trees.take(alone.policy, 0)
+    return Agent(run.saved, alone.setup.labels[0], of_run, alone.env, alone.learner, policy, run.missing, choice)
+
+
+class Anew(NamedTuple):
+    """The mean return of an agent in episodes that it was not chosen by, and a line about it."""
+
+    score: float
+    words: str
+
+
+def anew(agent: Agent, *, trust: Trust = False) -> Anew:
+    """Plays other episodes with an agent than those that it was chosen by.
+
+    They are as many as each agent of its run plays in an evaluation.
+    """
+    options = guards.contents(agent.choice.directory, config_file.NAME).get("options")
+    episodes = guards.count(options.get("eval_episodes") if isinstance(options, dict) else None) or EPISODES
+    run, number = agent.choice.of
+    result = evaluate_run(f"{run}:{agent.choice.name}", episodes, STEPS, 0, trust=trust)
+    score = result["return_mean"]
+    return Anew(score, f"agent {number}: mean return {score:.2f} in {episodes} other episodes")
 
 
 def shapes(description: TrainingDescription, members: int, env: Env | None = None) -> PyTree:
@@ -284,17 +305,19 @@ class Rivals(NamedTuple):
 
     - ``player``: ``player(env, policy)`` makes the player.
     - ``policies``: the policies ``[P]``, one for each member.
+    - ``choice``: which agent plays, if one was named.
     """
 
     player: Callable[[Env, PyTree], Player]
     policies: PyTree
+    choice: Choice | None = None
 
 
 def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
     """Makes the players of the other agents in an evaluation of ``run``.
 
-    They are those of ``against``, a run directory (`load`), whose agents take turns if they are fewer; or, for
-    `RANDOM`, random moves.
+    They are those of ``against``, a run directory (`load`), whose agents take turns if they are fewer; of
+    ``RUN:AGENT`` that agent; or, for `RANDOM`, random moves.
 
     Raises:
         ConfigError: The environment of ``run`` has one agent; or ``against`` cannot be read (`load`); or its agents
@@ -305,16 +328,29 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
         raise ConfigError(f"against = {against!r}: {run.saved['algo']} on {run.saved['env']} has one agent")
     if against == RANDOM:
         return Rivals(lambda env, policy: random_player(env), ())
-    other = load(against, trust=trust, playing=True)
+    other, choice = of_source(against, trust=trust)
     about = lambda run: (run.saved["env"], spaces.struct(run.env.observation_space), run.env.num_agents)
     if about(other) != about(run):
         raise ConfigError(f"against = {against!r}: must be a run in the same environment, {run.saved['env']}")
     which = np.arange(size) % other.setup.members.size
-    return Rivals(lambda env, policy: player(other.learner, policy), trees.take(other.policy, which))
+    theirs = trees.take(other.policy, which)
+    return Rivals(lambda env, policy: player(other.learner, policy), theirs, choice)
+
+
+def of_source(
+    source: str | Path, *, trust: Trust, env_params: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Run, Choice | None]:
+    """Reads the run that is to play, of ``RUN:AGENT`` that agent alone, and how it was chosen (None: it is all)."""
+    directory, name = choosing.parsed(source)
+    if not name:
+        return load(directory, trust=trust, env_params=env_params, playing=True), None
+    choice = choosing.choose(directory, name)
+    run = load(choice.directory, trust=trust, env_params=env_params, playing=True)
+    return run.only(choice.number), choice
 
 
 def evaluate_run(
-    directory: Path,
+    source: str | Path,
     episodes: int,
     max_steps: int,
     seed: int,
@@ -327,7 +363,8 @@ def evaluate_run(
     """Plays the policies of a run directory, which is only read, and returns each member's results.
 
     Args:
-        directory: The run directory.
+        source: The run directory, or ``RUN:AGENT`` for one agent (`choosing.choose`). One that was chosen by its final
+            evaluation plays other episodes than there.
         episodes: The number of episodes of each member.
         max_steps: The number of steps after which an episode is cut off.
         seed: The episodes follow from it and the members' keys.
@@ -342,13 +379,15 @@ def evaluate_run(
     Raises:
         ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`).
     """
-    run = load(directory, trust=trust, env_params=env_params, playing=True)
+    run, choice = of_source(source, trust=trust, env_params=env_params)
     others = rivals(run, against, trust=trust) if against else None
-    copies = eval_envs or run.setup.config.num_envs
+    copies, salt = eval_envs or run.setup.config.num_envs, ANEW_SALT if choice and choice.by else EVALUATION_SALT
     with own_code(run.saved["algo"]), contextlib.closing(Venue(copies)) as venue:
-        played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed)
-    changed = {"env_params": run.saved["env_params"]} if env_params else {}
-    return {**run.about(directory, episodes), **changed, **played}
+        played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed, salt=salt)
+    changed: dict[str, Any] = {"env_params": run.saved["env_params"]} if env_params else {}
+    chosen = {"chosen": choice, "against": others and others.choice}
+    changed |= {name: each.facts() for name, each in chosen.items() if each}
+    return {**run.about(Path(source), episodes), **changed, **played}
 
 
 class Batch(NamedTuple):
@@ -370,11 +409,20 @@ class Plays:
     def __init__(self, setup: Setup, others: Rivals | None, play: Play):
         self._setup, self._others, self._play = setup, others, play
 
-    def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0, seconds: float = math.inf) -> dict[str, Any]:
+    def __call__(
+        self,
+        policy: PyTree,
+        *,
+        first: int = 0,
+        seed: int = 0,
+        seconds: float = math.inf,
+        salt: int = EVALUATION_SALT,
+    ) -> dict[str, Any]:
         """Plays with the policies ``[B]`` of the members from number ``first`` on.
 
         The episodes follow from the members' keys and ``seed``; those of seed 0 are the ones of the evaluation that
-        ends a training. In environments of the host all that have not ended are cut off after ``seconds``.
+        ends a training, unless ``salt`` is another. In environments
+        of the host all that have not ended are cut off after ``seconds``.
 
         Returns:
             The results. Lists have an entry for each member. The return of a member of whose episodes none ended is
@@ -383,7 +431,7 @@ class Plays:
         batch = slice(first, first + trees.length(policy))
         members = trees.take(self._setup.members, batch)
         theirs = trees.take(self._others.policies, batch) if self._others else ()
-        everyone = Batch(members.given, keys(members.keys, seed), policy, theirs)
+        everyone = Batch(members.given, keys(members.keys, seed, salt), policy, theirs)
         played: Any = self._play(everyone, seconds)
         episode_return, length, finished, info = played
         known = lambda values: np.where(finished.any(axis=1), values, np.nan)
@@ -396,7 +444,7 @@ class Plays:
             "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
             **cut_off(length, finished),
             **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
-            **(results(episode_return) if self._others else {}),
+            **(outcomes(episode_return) if self._others else {}),
         }
 
 
@@ -470,15 +518,15 @@ def _on_host(setup: Setup, episodes: int, max_steps: int, others: Rivals | None,
         env, _, rows = seats(*trees.take(mine, 0))
         each = places.size(episodes, 1 if others is None else env.num_agents)
         with contextlib.nullcontext() if venue else contextlib.closing(places), breakable:
-            results = host_evaluation.evaluate(hosted, places, everyone.keys, mine, episodes, max_steps, each, seconds)
-        return Evaluation(*(x[:, rows] for x in results[:3]))._replace(info=results.info)
+            played = host_evaluation.evaluate(hosted, places, everyone.keys, mine, episodes, max_steps, each, seconds)
+        return Evaluation(*(x[:, rows] for x in played[:3]))._replace(info=played.info)
 
     return play
 
 
-def keys(of_members: Key, seed: int) -> Key:
+def keys(of_members: Key, seed: int, salt: int = EVALUATION_SALT) -> Key:
     """Makes the keys ``[P]`` of an evaluation with a seed, which no training uses, from the members' own ``[P]``."""
-    return jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed))(of_members)
+    return jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, salt), seed))(of_members)
 
 
 def _known(info: np.ndarray) -> np.ndarray:
@@ -523,7 +571,7 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
     jax.eval_shape(played, setup.members.keys[0])
 
 
-def results(episode_return: np.ndarray) -> dict[str, list[float]]:
+def outcomes(episode_return: np.ndarray) -> dict[str, list[float]]:
     """Computes the fractions of episodes ``[P, E]`` that were won, drawn and lost: with a return above, at, below 0."""
-    outcomes = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
-    return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in outcomes.items()}
+    shares = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
+    return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in shares.items()}

@@ -156,7 +156,7 @@ SHARES = (0.01, 0.05, 0.1)
 
 
 def evaluate_in_levels(
-    directory: Path,
+    source: str | Path,
     levels: str,
     episodes: int,
     max_steps: int,
@@ -177,7 +177,7 @@ def evaluate_in_levels(
     Raises:
         ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`chosen`).
     """
-    run = evaluation.load(directory, trust=trust, env_params=env_params, playing=True)
+    run, choice = evaluation.of_source(source, trust=trust, env_params=env_params)
     picked = chosen(levels, run.env, run.saved["env"])
     with own_code(run.saved["algo"]):
         episodes_of_levels = play_levels(run, picked, episodes, max_steps, seed)
@@ -190,7 +190,8 @@ def evaluate_in_levels(
         results[f"{name}_worst"] = {f"{share:g}": aggregates.worst(scores, share).tolist() for share in SHARES}
         results[f"{name}_per_level"] = scores.tolist()
     return {
-        **run.about(directory, episodes),
+        **run.about(Path(source), episodes),
+        **({"chosen": choice.facts()} if choice else {}),
         "levels": picked.names,
         "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,

@@ -1,14 +1,12 @@
 """Results of runs: the curves of their logs, and how their final returns compare."""
 
 import math
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.formulas import aggregates
 from purerl.names import nearest
 from purerl.runs.describing import config_file
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
@@ -69,6 +67,36 @@ def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.
     count = [np.bincount(at, weight[:, i], len(x)) for i in range(len(names))]
     middle, *quantiles = np.where(np.array(count) > 0, np.array(total) / np.maximum(count, 1), np.nan)
     return x, middle, dict(zip(LEVELS, quantiles, strict=True))
+
+
+def metrics(directory: Path, labels: list[dict[str, int]]) -> dict[str, np.ndarray]:
+    """Reads the metrics of a training, as logged: by name, each ``[P, iterations]`` float64, nan where there is none.
+
+    The log is untrusted: lines of no agent, or of no iteration that a log of its length can have, are left out.
+
+    Args:
+        directory: The run directory.
+        labels: The label of each agent, ``[P]``.
+
+    Raises:
+        ConfigError: There is no log of a training, or it is too large.
+    """
+    path = directory / METRICS
+    columns, names = log.Followed(path).read(), [*labels[0], "iteration"]
+    if not columns.keys() >= {*names}:
+        raise ConfigError(f"{path}: is no log of a training")
+    of_labels = zip(*(columns[name] for name in names[:-1]), strict=True)
+    agent_of = {tuple(label.values()): agent for agent, label in enumerate(labels)}
+    agents, iterations = np.array([agent_of.get(row, -1) for row in of_labels]), columns["iteration"]
+    known = (agents >= 0) & (iterations >= 1) & (iterations <= len(iterations))
+    at = agents[known], iterations[known].astype(int) - 1
+    shape = len(labels), at[1].max(initial=-1) + 1
+    if math.prod(shape) * len(columns) > log.MOST_BYTES:  # a number of a whole log takes some bytes of it
+        raise ConfigError(f"{path}: has iterations of agents that it cannot have")
+    arrays = {name: np.full(shape, np.nan) for name in columns if name not in names}
+    for name, values in arrays.items():
+        values[at] = columns[name][known]
+    return arrays
 
 
 def file_of(directory: Path, metric: str) -> str:
@@ -163,98 +191,3 @@ def seconds(directory: Path, frames: np.ndarray) -> np.ndarray:
     at, when = np.array([[plotted(row.get(key)) for key in ("env_steps", "seconds")] for row in rows]).T
     order = np.argsort(at)
     return np.interp(frames, [0.0, *at[order]], [0.0, *when[order]])
-
-
-COMPARED = {
-    "algo": str,
-    "env": str,
-    "env_params": dict,
-    "env_steps": int,
-    "swept": dict,
-    "return_per_seed": list,
-    "alive_per_seed": list,
-}
-"""The entries that a comparison reads from a summary, and their types."""
-
-
-def compare(directories: list[Path]) -> dict[str, Any]:
-    """Compares runs by their interquartile means and the first one's probability of improvement over each.
-
-    Of a run it reads ``summary.json`` alone. An agent that diverged counts as the worst. A directory may also be a line
-    of a file of results: ``FILE.jsonl:ROW``, where ``ROW`` is the entry ``row`` of the line, as in
-    ``docs/results.jsonl``.
-
-    Returns:
-        ``runs``: a row for each run, which can be written as JSON.
-
-    Raises:
-        ConfigError: A directory has no readable summary, or holds a sweep; or the environments differ.
-    """
-    rows, scores = [], []
-    for directory in directories:
-        summary = _summary(directory)
-        if summary["swept"]:
-            raise ConfigError(f"{directory}: is a sweep; compare needs runs of one configuration")
-        returns = np.array([guards.plotted(x) for x in summary["return_per_seed"]])
-        scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
-        facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
-        rows.append({"run": str(directory), **facts, "agents": len(scores[-1])})
-        for name in ("env", "env_params"):
-            if rows[-1][name] != rows[0][name]:
-                raise ConfigError(
-                    f"{directory}: {name} = {rows[-1][name]!r} differs from {rows[0][name]!r} of {directories[0]}"
-                )
-    for row, score in zip(rows, scores, strict=True):
-        better = aggregates.reported_estimate(scores[0], score, statistic=aggregates.probability_of_improvement)
-        row |= {"return_mean": float(np.mean(score)), "return_iqm": aggregates.reported_estimate(score)._asdict()}
-        row["return_per_seed"] = score.tolist()
-        row |= {"improvement_of_first": better._asdict()}
-    return {"runs": rows}
-
-
-def _summary(source: Path) -> dict[str, Any]:
-    """Reads the summary of a run or of a line of results. Both are untrusted.
-
-    Raises:
-        ConfigError: A comparison cannot use it. One line.
-    """
-    file, is_line, row = str(source).partition(".jsonl:")
-    path = Path(f"{file}.jsonl") if is_line else source / "summary.json"
-    summary = _line(path, row) if is_line else guards.read_json(path)
-    if not isinstance(summary, dict):
-        raise ConfigError(f"{path}: not the summary of a run")
-    wrong = [name for name, kind in COMPARED.items() if type(summary.get(name)) is not kind]
-    if wrong:
-        raise ConfigError(f"{path}: lacks {', '.join(wrong)}, or has them of another type")
-    returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
-    if len(returns) != len(alive) or not returns:
-        raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
-    if not all(x is None or guards.is_number(x) for x in returns):
-        raise ConfigError(f"{path}: return_per_seed must hold numbers")
-    if not all(type(x) is bool for x in alive):
-        raise ConfigError(f"{path}: alive_per_seed must hold true and false")
-    if not 0 <= summary["env_steps"] < 2**63 or not re.fullmatch(r"[\w./:-]{1,200}", summary["algo"] + summary["env"]):
-        raise ConfigError(f"{path}: not the summary of a run")
-    return summary
-
-
-def _line(path: Path, row: str) -> dict[str, Any]:
-    """Reads the newest line of a row from a file of results, and names its entries as a summary does.
-
-    Raises:
-        ConfigError: The file is not valid, or has no such row.
-    """
-    raw = guards.read_bytes(path, guards.MOST_JSON_BYTES)
-    try:
-        lines = [guards.parse_json(line) for line in raw.splitlines()]
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    rows = {str(line.get("row")): line for line in lines if isinstance(line, dict)}
-    rows = {name: line for name, line in rows.items() if name.isprintable()}
-    if row not in rows:
-        raise ConfigError(f"{path}: has no row {row!r}; nearest: {nearest(row, rows)}")
-    line = rows[row]
-    returns = line.get("returns")
-    alive = [x is not None for x in returns] if isinstance(returns, list) else None
-    renamed: dict[str, Any] = {"env_steps": line.get("frames"), "return_per_seed": returns, "alive_per_seed": alive}
-    return {"env_params": {}, "swept": {}, **line, **renamed}

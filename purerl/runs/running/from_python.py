@@ -192,11 +192,14 @@ class Acting:
     """A policy as a plain function of observations, from numpy to numpy, which holds its memory."""
 
     def __init__(self, of: evaluation.Agent):
-        learner, policy = of.learner, of.policy
+        learner, policy, self._which = of.learner, of.policy, of.choice.in_words()
         self._like: Any = spaces.struct(of.env.observation_space)
         self._init_carry, self._carry, self._rows = learner.init_carry, None, 0
         key = jax.random.key(0)  # `exploit` is deterministic, so any key will do
         self._act = jax.jit(lambda obs, carry: learner.exploit(policy, Situation(obs, carry), key))
+
+    def __repr__(self) -> str:
+        return f"Acting({self._which})"
 
     def __call__(self, obs: PyTree) -> np.ndarray:
         """Returns the most likely action in an observation, or in each of a batch of observations.
@@ -245,12 +248,13 @@ class Acting:
             self._carry = trees.restart(self._carry, self._init_carry(self._rows), np.asarray(ended, bool))
 
 
-def acting(directory: str | Path, agent: int = 0, *, trust: Trust = False) -> Acting:
+def acting(directory: str | Path, agent: int | str = 0, *, trust: Trust = False) -> Acting:
     """Makes an `Acting` of an agent of a run directory.
 
     Args:
         directory: The run directory.
-        agent: The number of the agent.
+        agent: The number of the agent, "best" or "worst" by the mean return of the final evaluation. ``repr`` of what
+            is made says which one it is.
         trust: Whether modules of the user's own that the run names are imported (`names.Trust`).
 
     Raises:

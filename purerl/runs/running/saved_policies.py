@@ -14,7 +14,7 @@ from purerl.learners.parts import warm_start
 from purerl.names import check_trusted
 from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Setup, TrainingDescription
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import choosing, evaluation
 from purerl.store import policies
 from purerl.store.policies import save_policy
 from purerl.types import PyTree
@@ -24,7 +24,7 @@ WARM_START = "warm_start"
 
 
 def read_warm_start(description: TrainingDescription, source: str) -> tuple[TrainingDescription, PyTree]:
-    """Reads the policies that a run begins with, those of the run ``source``: ``RUN`` or ``RUN:AGENT``; empty: none.
+    """Reads the policies that a run begins with, those of ``source``: ``RUN``, ``RUN:AGENT`` or empty.
 
     Returns:
         The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
@@ -36,7 +36,9 @@ def read_warm_start(description: TrainingDescription, source: str) -> tuple[Trai
     """
     if not source:
         return description, None
-    where, number = _parsed(source)
+    where, agent = choosing.parsed(source)
+    choice = choosing.choose(where, agent) if agent else None
+    where, number = (choice.directory, choice.number) if choice else (where, None)
     field, saved = f"warm_start = {source!r}", policies.load_description(where)
     for name, value in config_file.code(saved).items():
         if value not in description.code:
@@ -76,14 +78,6 @@ def kept_warm_start(directory: Path, description: TrainingDescription) -> PyTree
     if type(size) is not int or not 1 <= size <= description.size or about != description.warm_start:
         raise ConfigError(f"{directory / WARM_START}: was changed since the run started")
     return policies.load_policy(directory / WARM_START, document, evaluation.shapes(description, size))
-
-
-def _parsed(source: str) -> tuple[Path, int | None]:
-    """Splits ``RUN[:AGENT]`` into the directory and the number of the agent; None without one."""
-    name, _, number = source.rpartition(":")
-    if name and number.isascii() and number.isdecimal() and len(number) < 10:
-        return Path(name), int(number)
-    return Path(source), None
 
 
 BEST = "best"

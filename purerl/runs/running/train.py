@@ -33,7 +33,7 @@ from purerl.runs.describing.run_directory import (
     resume_command,
 )
 from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
-from purerl.runs.reading import evaluation, levels, results
+from purerl.runs.reading import choosing, evaluation, levels, results
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, training
@@ -45,8 +45,6 @@ from purerl.runs.running.training import Trained, endless, train_batches
 from purerl.store import guards, log, policies, trusted_modules, writing
 from purerl.types import PyTree
 
-EVALUATION_STEPS = 10_000
-"""The number of steps after which an episode of the final evaluation is cut."""
 FILES = (
     config_file.NAME,
     METRICS,
@@ -129,7 +127,10 @@ class TrainingRun(Run):
             raise ConfigError(f"total_steps = {config.total_steps}: the run has done {frames} of each agent")
 
     def advise(self) -> None:
-        """Prints which presets of the algorithm suit the environment, unless their settings were changed."""
+        """Prints which agent the members start from, and which presets of the algorithm suit the environment."""
+        source, name = choosing.parsed(self.options.warm_start)
+        if name:
+            choosing.tell(choosing.choose(source, name))
         algo, env = self.description.algo, self.setup.make_env(env_part(self.setup.swept, 0))
         for name, reason in presets.fitting(ALGORITHMS[algo], self.setup.config, env).items():
             say(self.console, f"{self.description.env} has {reason}; --preset {name} has settings of {algo} for them")
@@ -155,7 +156,7 @@ class TrainingRun(Run):
         with own_code(about.algo):
             trainer = setup.trainer
             if ":" in about.algo:
-                evaluation.trace(setup, trainer, options.eval_episodes, EVALUATION_STEPS)
+                evaluation.trace(setup, trainer, options.eval_episodes, evaluation.STEPS)
         known: dict[str, Any] = {"lanes": options.lanes or None, "stage": stage, "algo": about.algo}
         if setup.host:
             how, warn = environments.how(options), functools.partial(say, self.console)
@@ -207,7 +208,7 @@ class TrainingRun(Run):
         options, how = self.options, environments.how(self.options)
         if isinstance(program, HostProgram):  # environments of evaluations are stepped as those of the training are
             how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
-        sizes = options.eval_episodes, EVALUATION_STEPS
+        sizes = options.eval_episodes, evaluation.STEPS
         with contextlib.closing(Venue(options.eval_envs or self.setup.config.num_envs, how)) as venue:
             plays = evaluation.prepare(self.setup, *sizes, batch_size=program.batch_size, venue=venue)
             ready = functools.partial(evaluation.open_venue, self.setup, venue, *sizes)
@@ -245,7 +246,7 @@ def _train_and_play(
     diverged = not (any(trained.alive) if run.setup.swept else all(trained.alive))
     if not processes.is_first():
         return exit_code(interrupted, diverged)
-    setup, alive = run.setup.first(len(trained.alive)), trained.alive
+    setup, alive = run.setup.part(slice(len(trained.alive))), trained.alive
     summary = _write(run, program, setup, trained)
     if not trained.ended:
         say(run.console, endless(run, max(trained.env_steps)))
