@@ -41,17 +41,10 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     parts += [f"{died} of {size} agents died"] if died else []
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
         parts.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
-    say(
-        console,
-        "; ".join(
-            [
-                f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
-                f"{summary['wall_seconds']:.1f} s",
-                *([", ".join(parts)] if parts else []),
-                shown(directory),
-            ]
-        ),
-    )
+    seconds = summary["wall_seconds"]  # nan where nobody measured it
+    pace = f"{progress.frames_per_second(summary['steps_per_second'])}, {seconds:.1f} s" if seconds == seconds else ""
+    told = filter(None, [pace, ", ".join(parts), shown(directory)])
+    say(console, f"{summary['status']}: {'; '.join(told)}")
 
 
 def cut_off(result: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ def test_importance_leaves_out_what_does_not_change():
     swept = {"learning_rate": [1e-3, 1e-2], "gamma": [0.99, 0.99]}
     found = comparison.importance(swept, np.array([[1.0, 3.0], [5.0, NAN]]))
     # the one that diverged counts as 1: configurations 2 and 3, all 2.5; squares 1.5**2 + .5**2 + 2.5**2 + 1.5**2 = 11
-    assert found["shares"] == pytest.approx({"learning_rate": 1 / 11, "together": 0.0, "seeds": 10 / 11})
+    assert found["shares"] == pytest.approx({"learning_rate": 1 / 11, "seeds": 10 / 11})
     for scores in ([[1.0], [1.0]], [[NAN], [NAN]]):
         same = comparison.importance(swept, np.array(scores))
         assert same["shares"] == {} and "all agents have the same score" in same["why"]

@@ -1,5 +1,6 @@
 """What Python and notebooks have of a training: words, numbers, tables, progress, and an end when it is interrupted."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -15,8 +16,9 @@ from commands import run
 from rich.console import Console
 
 import purerl
-from purerl import ConfigError, a2c, envs
+from purerl import ConfigError, a2c, counters, envs
 from purerl.display import progress
+from purerl.runs.reading import evaluation
 
 CONFIG = a2c.Config(hidden_sizes=(4,), num_envs=2, num_steps=8, total_steps=16 * 6)
 CARTPOLE = envs.make("CartPole-v1")
@@ -174,3 +176,85 @@ def test_progress_in_lines_and_in_a_cell(key, monkeypatch, capsys):
     assert written[0].endswith("  starting") and len(written) == 3
     assert written[1].startswith("█" * 5 + "░" * 15 + "  25 %  ") and written[1].endswith("return 3.0  1/2 alive")
     assert written[2].startswith("█" * 20 + " 100 %  ") and written[2].endswith("return 4.0, 5.0")
+
+
+def test_evaluations_do_not_change_a_training(whole):
+    """Their numbers are those of `evaluate`, in the iterations that are due; all others are as without them."""
+    trainer, states = a2c.make_trainer(CONFIG, CARTPOLE), {}
+    length = CONFIG.num_iterations
+
+    def note(state, metrics):
+        states[counters.number(state.iteration)] = trainer.learner.policy(jax.device_get(state.learner))
+
+    found = purerl.train_in_chunks(trainer, KEY, length, note, every=4, eval_episodes=3)
+    for name, values in whole.metrics.items():
+        np.testing.assert_allclose(found.metrics[name], values, rtol=1e-6)
+    np.testing.assert_array_equal(np.flatnonzero(np.isfinite(found.metrics["eval_return"])), [3, 5])
+    key = evaluation.keys(KEY[None], 0)[0]
+    played = jax.jit(lambda policy: purerl.evaluate(key, CARTPOLE, trainer.learner, policy, 3))(states[4])
+    assert found.metrics["eval_return"][3] == pytest.approx(float(np.mean(played.episode_return)))
+    assert found.metrics["eval_length"][3] == pytest.approx(float(np.mean(played.episode_length)))
+
+
+def test_a_result_becomes_a_run(whole, tmp_path, capsys):
+    """It is the run that the command line makes of the same seed, for all that reads runs."""
+    path = tmp_path / "run"
+    metrics = {**whole.metrics, "eval_return": np.array([np.nan, 5.0, np.nan, np.nan, np.nan, 7.0])}
+    metrics |= dict.fromkeys(("eval_return_std", "eval_length"), metrics["eval_return"])
+    purerl.save(path, whole._replace(metrics=metrics), a2c, CONFIG, "CartPole-v1", eval_episodes=3)
+    made = purerl.load(path)
+    run("train", *RUN, "--total-steps", 96, "--eval-episodes", 3, "--out", tmp_path / "same")
+    same = purerl.load(tmp_path / "same")
+    assert made.summary["return_per_seed"] == same.summary["return_per_seed"] and made.saved["seeds"] == [0]
+    for ours, theirs in zip(jax.tree.leaves(made.policy), jax.tree.leaves(same.policy), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+    assert made.metrics.keys() == same.metrics.keys()
+    for name, values in same.metrics.items():
+        np.testing.assert_allclose(made.metrics[name], values, rtol=1e-4, atol=1e-5)
+    rows = [json.loads(line) for line in (path / "evaluations.jsonl").read_text().splitlines()]
+    assert [(row["iteration"], row["env_steps"], row["eval_return"]) for row in rows] == [(2, 32, 5.0), (6, 96, 7.0)]
+    run("eval", path, "--episodes", 3, "--json")
+    assert json.loads(capsys.readouterr().out)["return_per_seed"] == made.summary["return_per_seed"]
+    run("compare", path, tmp_path / "same", "--by", "mean", "--json")
+    first, second = json.loads(capsys.readouterr().out)["runs"]
+    assert first["per_seed"] == pytest.approx(second["per_seed"], rel=1e-4)
+    run("resume", path, "--total-steps", 192, expect=2)
+    assert "has no checkpoint" in capsys.readouterr().err
+
+
+def test_a_population_becomes_a_sweep(tmp_path):
+    batch, axes = purerl.sweep(CONFIG, gamma=np.array([0.9, 0.9, 0.99, 0.99], np.float32))
+    train = jax.vmap(lambda config, key: a2c.make_train(config, CARTPOLE)(key), in_axes=(axes, 0))
+    result = jax.jit(train)(batch, jax.vmap(jax.random.key)(np.array([5, 6, 5, 6], np.uint32)))
+    path = tmp_path / "sweep"
+    swept = {"gamma": [0.9, 0.99]}
+    purerl.save(path, result, a2c, CONFIG, "CartPole-v1", seed=5, swept=swept, eval_episodes=2)
+    made = purerl.load(path)
+    assert made.settings["seed"].tolist() == [5, 6, 5, 6] and made.settings["gamma"].tolist() == [0.9, 0.9, 0.99, 0.99]
+    np.testing.assert_allclose(made.metrics["loss"], result.metrics["loss"], rtol=1e-6)
+    ranking = json.loads((path / "sweep.json").read_text())["ranked"]
+    assert sorted(sum((row["returns"] for row in ranking), [])) == sorted(made.summary["return_per_seed"])
+    before = (path / "config.json").read_bytes()
+    with pytest.raises(ConfigError, match="--overwrite"):
+        purerl.save(path, result, a2c, CONFIG, "CartPole-v1", swept=swept)
+    assert (path / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"config": dataclasses.replace(CONFIG, hidden_sizes=(8,))}, "its policies|is float32.* in it, and"),
+        ({"env": "Catch-bsuite"}, "CartPole|in it, and"),
+        ({"env": "Cartpole-v9"}, "nearest"),
+        ({"swept": {"gamma": [0.9, 0.99]}}, "has 1 agents, and 2 configurations"),
+        ({"swept": {"gama": [0.9]}}, "gama"),
+        ({"algo": a2c._replace(name="mine")}, "is no algorithm of purerl"),
+        ({"env_params": {"gravty": 9.0}}, "gravty"),
+        ({"eval_episodes": 0}, "eval_episodes = 0"),
+    ],
+)
+def test_what_cannot_have_come_from_there_is_not_saved(change, line, whole, tmp_path):
+    given = {"algo": a2c, "config": CONFIG, "env": "CartPole-v1", **change}
+    with pytest.raises(ConfigError, match=line):
+        purerl.save(tmp_path / "run", whole, **given)
+    assert not (tmp_path / "run").exists()

@@ -259,7 +259,10 @@ def importance(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, Any
     if len(set(zip(*columns, strict=True))) == len(filled) == math.prod(len(set(column)) for column in columns):
         shares = aggregates.variance_shares(columns, filled)
         named = dict(zip([*settings, "together", "seeds"], shares.tolist(), strict=True))
-        return {"method": "analysis of variance of the grid", "shares": named, "why": ""}
+        idle = {"together": len(settings) == 1, "seeds": filled.shape[1] == 1}
+        chance = "; with one seed each, chance is part of all shares" if idle["seeds"] else ""
+        named = {name: share for name, share in named.items() if not idle.get(name)}
+        return {"method": f"analysis of variance of the grid{chance}", "shares": named, "why": ""}
     try:
         return {"method": "random forest (fANOVA)", "shares": _forest(settings, filled.mean(axis=1)), "why": ""}
     except ImportError:

@@ -14,8 +14,10 @@ from purerl import loops, population, spaces, trees
 from purerl.display.progress import Report, console, show
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
+from purerl.loops.evaluation import evaluate, player
 from purerl.names import Trust
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import evaluation, host_evaluation
+from purerl.runs.reading.host_evaluation import Playing, Venue
 from purerl.runs.running import device_program, run_loop
 from purerl.runs.running.host_program import HostProgram
 from purerl.store import metrics as watched
@@ -23,6 +25,10 @@ from purerl.types import Key, Metrics, PyTree, Result, Situation, Trainer, Train
 
 if TYPE_CHECKING:
     import pandas
+
+
+EVALUATED = "eval_return", "eval_return_std", "eval_length"
+"""Metrics of evaluations during a training."""
 
 
 class Progress:
@@ -105,6 +111,7 @@ def train_in_chunks(
     on_chunk: Callable[[TrainState, Metrics], Any] = lambda state, metrics: None,
     *,
     every: int = 0,
+    eval_episodes: int = 0,
 ) -> Result:
     """Trains an agent and calls a function after each chunk of iterations.
 
@@ -121,6 +128,9 @@ def train_in_chunks(
             (`jax.device_get`) what is needed of it. `progress` makes one that shows how far the training is.
         every: If it is not 0, a chunk also ends at each multiple of so many iterations. A chunk takes about a quarter
             of a second.
+        eval_episodes: If it is not 0, the agent plays so many episodes with its most likely actions, which do not
+            affect the training, after each multiple of ``every`` iterations and after the last one. The metrics
+            ``eval_return``, ``eval_return_std`` and ``eval_length`` are their means, and nan in all other iterations.
 
     Returns:
         The last state, and the metrics of all iterations as numpy arrays.
@@ -133,6 +143,9 @@ def train_in_chunks(
             state, chunks = _hosted(trainer, key, num_iterations, every, stack)
         else:
             state, chunks = _compiled(trainer, key, num_iterations, every)
+        if eval_episodes:
+            play = _evaluation(trainer, evaluation.keys(key[None], 0), eval_episodes, stack)
+            chunks = _evaluated(chunks, play, lambda done: done == num_iterations or bool(every) and done % every == 0)
         for state, metrics in chunks:
             rows.append(metrics)
             if on_chunk(state, metrics) is True or interrupted:
@@ -162,7 +175,9 @@ def _noted() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-Started = tuple[TrainState, Iterator[tuple[TrainState, Any]]]
+Chunks = Iterator[tuple[TrainState, Any]]
+"""The states and metrics after chunks of iterations."""
+Started = tuple[TrainState, Chunks]
 """The state that a training begins with, and an iterator over the states and metrics after its chunks."""
 
 
@@ -186,6 +201,44 @@ def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: 
     chunks = running.chunks(alone, begun, 0, num_iterations, every)
     row = lambda chunk: {name: values[:, 0] for name, values in chunk.metrics.items()}
     return mine(begun), ((mine(chunk.state), row(chunk)) for chunk in chunks)
+
+
+def _evaluated(chunks: Chunks, play: Callable[[TrainState], Metrics], due: Callable[[int], bool]) -> Chunks:
+    """Adds the metrics of an evaluation to the last iteration of each chunk after which one is ``due``."""
+    done = 0
+    for state, metrics in chunks:
+        length = len(metrics["alive"])
+        done += length
+        before = np.full(length - 1, np.nan)
+        played = play(state) if due(done) else dict.fromkeys(EVALUATED, np.nan)
+        yield state, metrics | {name: np.append(before, played[name]) for name in EVALUATED}
+
+
+def _evaluation(
+    trainer: Trainer, key: Key, episodes: int, stack: contextlib.ExitStack
+) -> Callable[[TrainState], dict[str, Any]]:
+    """Makes a function that plays episodes with an agent, which follow from ``key`` ``[1]``."""
+    env, learner = trainer.fleet.env, trainer.learner
+    if env is None:
+        raise ConfigError("eval_episodes: the trainer's rows are of no environment that is known")
+    if env.host:
+        venue = stack.enter_context(contextlib.closing(Venue(min(episodes, trainer.fleet.size // env.num_agents))))
+        playing = Playing(lambda policy: (env, player(learner, policy)), host_evaluation.ends)
+        each = venue.size(episodes)
+
+        def play(policy: PyTree) -> Any:
+            many = jax.tree.map(lambda x: np.asarray(x)[None], policy)
+            return host_evaluation.evaluate(playing, venue, key, many, episodes, evaluation.STEPS, each)
+    else:
+        play = jax.jit(lambda policy: evaluate(key[0], env, learner, policy, episodes, evaluation.STEPS))
+
+    def played(state: TrainState) -> dict[str, Any]:
+        returns, length, finished, _ = jax.device_get(tuple(play(learner.policy(state.learner))))
+        known = np.any(finished)
+        numbers = np.mean(returns), np.std(returns), np.mean(length)
+        return dict(zip(EVALUATED, numbers if known else (np.nan, np.nan, numbers[2]), strict=True))
+
+    return played
 
 
 class Acting:

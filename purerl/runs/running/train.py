@@ -234,7 +234,7 @@ def _train_and_play(
     run: TrainingRun, program: RunProgram | HostProgram, so_far: ResumePoint, plays: Plays, ready: Callable[[int], None]
 ) -> int:
     """Trains and evaluates by ``plays``, whose environments ``ready`` opens, and writes the results."""
-    description, directory, options = run.description, run.directory, run.options
+    directory, options = run.directory, run.options
     with interrupts.deferred() as interrupted:
         try:
             within = plays if options.eval_every else None
@@ -246,8 +246,13 @@ def _train_and_play(
     diverged = not (any(trained.alive) if run.setup.swept else all(trained.alive))
     if not processes.is_first():
         return exit_code(interrupted, diverged)
-    setup, alive = run.setup.part(slice(len(trained.alive))), trained.alive
-    summary = _write(run, program, setup, trained)
+    setup = run.setup.part(slice(len(trained.alive)))
+    cost = {
+        "compile_seconds": program.compile_seconds,
+        "predicted_peak_bytes": program.chunk.peak_bytes,
+        "mesh": program.chunk.layout.axes,
+    }
+    summary = write_policies(run, setup, trained, cost)
     if not trained.ended:
         say(run.console, endless(run, max(trained.env_steps)))
     for line in early_stopping.divergences(run, trained.faults):
@@ -260,10 +265,27 @@ def _train_and_play(
     if over:
         say(run.console, f"interrupted and saved; resume with: {resume_command(directory)}")
         return exit_code(interrupted, diverged)
-    scores = np.where(alive, played["return_per_seed"], np.nan)
+    summary |= {"status": "diverged" if diverged else "completed"}
+    write_results(run, setup, trained, summary, played)
+    return exit_code([], diverged)
+
+
+def write_results(
+    run: TrainingRun, setup: Setup, trained: Trained, summary: dict[str, Any], played: dict[str, Any]
+) -> None:
+    """Writes and prints what a run has at its end: its summary with the final evaluation, its ranking and pictures.
+
+    Args:
+        run: The run.
+        setup: The setup of those members that have been trained.
+        trained: What they have learned.
+        summary: What `write_policies` returned, with the ``status`` of the run.
+        played: The results of the final evaluation (`evaluation.Plays`).
+    """
+    description, directory = run.description, run.directory
+    scores = np.where(trained.alive, played["return_per_seed"], np.nan)
     mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
     summary |= {**played, "return_mean": mean, "return_iqm": aggregates.reported_estimate(scores)._asdict()}
-    summary["status"] = "diverged" if diverged else "completed"
     writing.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
     if setup.swept:
@@ -274,11 +296,13 @@ def _train_and_play(
     if trained.buffer is not None:
         with picturing(directory):
             levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
-    return exit_code([], diverged)
 
 
-def _write(run: TrainingRun, program: RunProgram | HostProgram, setup: Setup, trained: Trained) -> dict[str, Any]:
-    """Writes the policies, the levels and a summary without an evaluation, which it returns."""
+def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[str, Any]) -> dict[str, Any]:
+    """Writes the policies, the levels and a summary without an evaluation, which it returns.
+
+    ``cost`` are entries of the summary about the program.
+    """
     description, directory, alive = run.description, run.directory, trained.alive
     policies.save_policy(
         directory, trained.policy, {**description.fields, "members": len(alive), "spaces": setup.spaces()}
@@ -295,12 +319,10 @@ def _write(run: TrainingRun, program: RunProgram | HostProgram, setup: Setup, tr
         "env_steps": max(trained.env_steps),
         "all_env_steps": sum(trained.env_steps),
         "wall_seconds": trained.seconds,
-        "compile_seconds": program.compile_seconds,
         "steps_per_second": sum(trained.env_steps) / trained.seconds,
         "alive_per_seed": alive,
         **({"stopped_at_per_seed": trained.stopped_at} if description.stop else {}),
-        "predicted_peak_bytes": program.chunk.peak_bytes,
-        "mesh": program.chunk.layout.axes,
+        **cost,
         **machine_facts(),
     }
     writing.write_json(directory / "summary.json", summary)

@@ -1,0 +1,183 @@
+"""A training of Python, written as a run that every command reads."""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from purerl import config as cfg
+from purerl.algos import ALGORITHMS
+from purerl.algos.algorithm import Algorithm
+from purerl.display.progress import console, waiting
+from purerl.errors import ConfigError, own_code
+from purerl.learners.parts import warm_start
+from purerl.names import choose, here
+from purerl.runs.describing import config_file
+from purerl.runs.describing.description import Setup, TrainingDescription, describe
+from purerl.runs.describing.options import TrainOptions
+from purerl.runs.describing.run_directory import TIMES, clear, hold
+from purerl.runs.describing.sweeps import config_part, configurations
+from purerl.runs.reading import evaluation
+from purerl.runs.reading.host_evaluation import Venue
+from purerl.runs.running import early_stopping, logs
+from purerl.runs.running.from_python import EVALUATED
+from purerl.runs.running.run_loop import Chunk
+from purerl.store import guards, trusted_modules
+from purerl.store.metrics import Known
+from purerl.types import Result, TrainState
+
+if TYPE_CHECKING:
+    from purerl.runs.running.train import TrainingRun
+    from purerl.runs.running.training import Trained
+
+
+def save(
+    directory: str | Path,
+    result: Result,
+    algo: Algorithm[Any] | str,
+    config: Any,
+    env: str,
+    *,
+    env_params: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    swept: Mapping[str, Sequence[float]] | None = None,
+    parts: Mapping[str, str] | None = None,
+    eval_episodes: int = 100,
+    seconds: float = float("nan"),
+    overwrite: bool = False,
+) -> None:
+    """Writes what a training in Python has learned as a run directory, which all commands and `load` read.
+
+    It has the policies, the metrics, the results of a final evaluation, and their pictures. It has no checkpoint, so
+    that ``purerl resume`` cannot go on with it; ``--warm-start`` can begin with it.
+
+    Args:
+        directory: The run directory, which is made.
+        result: What ``make_train``, `train_in_chunks` or `train_population` gave: of one agent, or of ``P`` agents with
+            that leading axis, configuration after configuration, each with the same seeds.
+        algo: The algorithm; one of your own as ``MODULE:ATTRIBUTE``.
+        config: The config of all agents, apart from what is swept.
+        env: The name of the environment, as for `envs.make`; one of your own as ``MODULE:FUNCTION``.
+        env_params: Its parameters.
+        seed: The seed of the first agent of a configuration; agent ``i`` has ``seed + i``. The run of the command line
+            with these seeds is the same if the agents began with ``jax.random.key(seed + i)``.
+        swept: A value for each configuration, by the name of the setting, or ``env.NAME`` for a parameter of the
+            environment.
+        parts: Your own parts of the algorithm, such as ``{"network": "MODULE:NAME"}``.
+        eval_episodes: The number of episodes that each agent plays in the final evaluation.
+        seconds: How long the training took, if it is to be told.
+        overwrite: Whether a run in the directory may be replaced.
+
+    Raises:
+        ConfigError: A line for each argument that is no possible run, or from which the result cannot have come; or
+            there is a run already. Nothing is written.
+    """
+    from purerl.runs.running.train import TrainingRun
+
+    state, values = _of_agents(result)
+    columns = {name: list(map(float, column)) for name, column in (swept or {}).items()}
+    options = TrainOptions(
+        env=env,
+        env_params=tuple(f"{name}={guards.yaml_text(value)}" for name, value in (env_params or {}).items()),
+        seed=seed,
+        num_seeds=max(1, len(values["alive"].T) // max(1, configurations(columns))),
+        eval_episodes=eval_episodes,
+        eval_every=int(any(name in values for name in EVALUATED)),
+    )
+    described = _described(_name(algo), options, config, columns, parts or {})
+    run = TrainingRun(described, Setup.of(described), options, here(directory), console())
+    trained = _trained(run, state, values, seconds)
+    with hold(run.directory, run.FILES, overwrite=overwrite):
+        _write(run, values, trained)
+
+
+def _of_agents(result: Result) -> tuple[TrainState, dict[str, np.ndarray]]:
+    """Returns the states ``[P]`` and the metrics ``[iterations, P]`` of a result, of one agent with ``P`` = 1."""
+    if not result.metrics or np.ndim(result.metrics["alive"]) not in (1, 2):
+        raise ConfigError("result: must have metrics, [iterations] or [P, iterations]")
+    alone = np.ndim(result.metrics["alive"]) == 1
+    state, metrics = jax.tree.map(lambda x: x[None], tuple(result)) if alone else result
+    values = {name: np.asarray(column).T for name, column in metrics.items()}
+    if not values["alive"].size:
+        raise ConfigError("result: has no iteration")
+    return state, values
+
+
+def _name(algo: Algorithm[Any] | str) -> str:
+    """Returns the name of an algorithm that the command line knows.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    if isinstance(algo, str):
+        return algo
+    known = ALGORITHMS.get(algo.name)
+    if known is None or known.own_config is not algo.own_config:
+        raise ConfigError(f"algo = {algo.name!r}: is no algorithm of purerl; give yours as MODULE:ATTRIBUTE")
+    return algo.name
+
+
+def _described(
+    algo: str, options: TrainOptions, config: Any, swept: dict[str, list[float]], parts: Mapping[str, str]
+) -> TrainingDescription:
+    """Describes the training. Raises `ConfigError` if it is not possible."""
+    for name in config_part(swept):
+        choose("swept", name, cfg.traced_fields(ALGORITHMS[algo].Config))
+    return dataclasses.replace(describe(algo, options, config, swept=swept), parts=dict(parts))
+
+
+def _trained(run: "TrainingRun", state: TrainState, values: dict[str, np.ndarray], seconds: float) -> "Trained":
+    """Makes the result that `train_batches` would have, of states ``[P]`` and metrics ``[iterations, P]``.
+
+    Raises:
+        ConfigError: They are not those of the run's agents.
+    """
+    from purerl.runs.running.training import Trained
+
+    (iterations, size), description = values["alive"].shape, run.description
+    if description.size != size:
+        raise ConfigError(f"result: has {size} agents, and {configurations(description.swept)} configurations")
+    policy = jax.device_get(jax.vmap(run.setup.trainer.learner.policy)(state.learner))
+    if problem := warm_start.problem(evaluation.shapes(description, size), policy):
+        raise ConfigError(f"result, as of {description.algo} on {description.env} with this config: {problem}")
+    return Trained(
+        policy,
+        jax.device_get(getattr(state.curriculum, "buffer", None)),
+        np.asarray(state.alive).tolist(),
+        [run.setup.trainer.frames(iterations)] * size,
+        early_stopping.stopped_at(state, size, run.setup.trainer),
+        seconds,
+        bool(values["episodes"].any()),
+        early_stopping.faults(state, size),
+    )
+
+
+def _write(run: "TrainingRun", values: dict[str, np.ndarray], trained: "Trained") -> None:
+    """Writes a run whose directory is held: its logs of metrics ``[iterations, P]``, and what `train` writes."""
+    from purerl.runs.running.train import write_policies, write_results
+
+    setup = run.setup
+    with contextlib.closing(Venue(setup.config.num_envs)) as venue:
+        play = evaluation.prepare(setup, run.options.eval_episodes, evaluation.STEPS, venue=venue)
+        with own_code(run.description.algo), waiting(run.console, "evaluating"):
+            played = play(trained.policy, seconds=trained.evaluation_seconds)
+    clear(run.directory, run.FILES)
+    config_file.write(run.directory, "sweep" if setup.swept else "train", run.description, run.options)
+    trusted_modules.remember(run.directory, run.description.code)
+    iterations = len(values["alive"])
+    evaluated = {name: values.pop(name) for name in EVALUATED if name in values}
+    with logs.opened(run, Known()) as written:
+        written.chunk(Chunk((), iterations, iterations, values, trained.seconds), 1, 0, trained.seconds)
+        for i in np.flatnonzero(np.isfinite(evaluated.get(EVALUATED[0], np.zeros((0, 1)))).any(axis=1)):
+            of_metrics = {f"{name.removeprefix('eval_')}_per_seed": column[i] for name, column in evaluated.items()}
+            written.evaluation(of_metrics, int(i) + 1, 0)
+    if math.isnan(trained.seconds):
+        (run.directory / TIMES).unlink()
+    alive = any(trained.alive) if setup.swept else all(trained.alive)
+    summary = write_policies(run, setup, trained, {"compile_seconds": math.nan})
+    write_results(run, setup, trained, summary | {"status": "completed" if alive else "diverged"}, played)
