@@ -96,7 +96,7 @@ def points(run: Path) -> dict[str, list[float]]:
     """The returns while training, over frames: the interquartile mean over seeds, and the 5 % and 95 % quantiles."""
     import numpy as np
 
-    from purerl.display import curves as display
+    from purerl.display import lines as display
     from purerl.runs.reading import results
 
     frames, middle, quantiles = results.population(run)
@@ -180,6 +180,7 @@ def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
     import numpy as np
 
     from purerl.display import curves, plots
+    from purerl.display.lines import Line
 
     folder.mkdir(exist_ok=True)
     lines = in_order(lines)
@@ -187,7 +188,7 @@ def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
         here = [line for line in lines if line["env"] == env]
         for name, group in pictures(env, here).items():
             of_rows = [
-                curves.Line(
+                Line(
                     f"{title(line, here)} ({len(line['returns'])} seeds)",
                     np.array(line["curve"]["frames"]),
                     np.array([line["curve"]["iqm"]]),

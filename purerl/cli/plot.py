@@ -1,11 +1,11 @@
 """The command ``purerl plot RUN ...``."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 from purerl.cli import parsing
 from purerl.errors import ConfigError, printable
+from purerl.names import choose
 
 MANY = 32
 """The number of agents from which on a single training is drawn as a population."""
@@ -33,8 +33,8 @@ def plot(args: list[str]) -> int:
     kind = options.kind if options.kind != "auto" else _kind(options, files)
     if len(runs) > 1 and kind != "curves":
         raise ConfigError(f"kind = {kind!r}: needs a single run; several runs are drawn as curves")
-    if kind != "curves" and (options.y or options.x != "frames"):
-        raise ConfigError(f"kind = {kind!r}: has fixed axes; --x and --y are for curves")
+    if kind != "curves" and (options.y or options.group_by or options.x != "frames"):
+        raise ConfigError(f"kind = {kind!r}: has fixed axes; --x, --y and --group-by are for curves")
     draws = {"curves": _curves, "quantiles": _quantiles, "map": _map, "search": _search, "levels": _levels}
     figure = draws[kind](options, runs, files)
     try:
@@ -47,7 +47,7 @@ def plot(args: list[str]) -> int:
 
 def _kind(options: Any, files: list[Any]) -> str:
     """Chooses the kind of picture that suits the runs of these config files."""
-    alone, seeds = len(files) == 1 and not options.y, files[0].fields.get("seeds")
+    alone, seeds = len(files) == 1 and not (options.y or options.group_by), files[0].fields.get("seeds")
     if alone and files[0].command == "sweep":
         return "map"
     if alone and files[0].command == "evolve":
@@ -64,18 +64,23 @@ def _title(file: Any) -> str:
 
 
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
-    """Draws a curve for each run."""
+    """Draws a curve for each configuration of each run, or for each value of a setting (`lines.readable`)."""
     from purerl.display import curves, words
-    from purerl.runs.reading.results import lines
+    from purerl.display.lines import readable
+    from purerl.runs.reading import run_curves
 
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
-    short = len({run.name for run in runs}) == len(runs)
-    names = [printable(run.resolve().name if short else str(run)) for run in runs]
-    curves_of_runs = [lines(run, name, metric, options.x) for run, name in zip(runs, names, strict=True)]
+    drawn = readable(run_curves.lines(runs, metric, options.x), options.group_by)
+    if not drawn.lines:
+        raise ConfigError(f"y = {metric!r}: its log does not say after how many frames")
+    if options.group_by and not drawn.offered:
+        raise ConfigError(f"group_by = {options.group_by!r}: there are no two configurations that differ in a setting")
+    if options.group_by:
+        choose("group_by", options.group_by, drawn.offered)
     titles = list(dict.fromkeys(map(_title, files)))
     label = "seconds of training" if options.x == "seconds" else "frames"
-    axes = label, words.shown(metric)
-    return curves.learning_figure(list(itertools.chain(*curves_of_runs)), axes, titles[0] if len(titles) == 1 else "")
+    title = titles[0] if len(titles) == 1 else ""
+    return curves.learning_figure(drawn.lines, (label, words.shown(metric)), title, drawn.told)
 
 
 def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
@@ -110,14 +115,17 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the fitness of a search over its frames, and what it learned."""
     from purerl.learned import artefacts
     from purerl.meta import pictures
-    from purerl.runs.reading.results import lines
+    from purerl.runs.reading import run_curves
     from purerl.store import trusted_modules
 
     trust = trusted_modules.memory(False)
     artefact = artefacts.load(runs[0], trust, artefacts.REPORT_IMPORTS)
     _, config = artefacts.training(artefact, trust=trust, where=runs[0])
-    curves = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
-    return pictures.search(curves[0].x, {each.name: each.values for each in curves}, "frames", artefact, config)
+    there = {"fitness", *run_curves.metrics(runs[0], run_curves.columns)}
+    names = [name for name in ("fitness_worst", "fitness", "fitness_best") if name in there]
+    curves = {name: run_curves.lines(runs, name)[0] for name in names}
+    values = {name: each.values for name, each in curves.items()}
+    return pictures.search(curves["fitness"].x, values, "frames", artefact, config)
 
 
 def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:

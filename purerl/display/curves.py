@@ -5,77 +5,24 @@ well.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from purerl.display import words
-from purerl.display.plots import COLOURS, curve, dress, legend, plain
-
-POINTS = 100
-"""The largest number of points of a curve, approximately."""
+from purerl.display.lines import Line, binned, carried, width
+from purerl.display.plots import COLOURS, beside, curve, dress, legend, plain
 
 
-class Line(NamedTuple):
-    """A metric of ``M`` members over an axis.
-
-    - ``name``: the label of the line.
-    - ``x``: ``[points]``, ascending.
-    - ``values``: ``[M, points]``, nan where a member has no value.
-    """
-
-    name: str
-    x: np.ndarray
-    values: np.ndarray
-
-
-def binned(x: np.ndarray, values: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
-    """Averages neighbouring points of curves, within intervals of equal width.
-
-    Args:
-        x: ``[n]``, ascending.
-        values: ``[..., n]``. Values that are not finite do not count.
-        width: The width of an interval, in units of ``x`` (0: every point stays as it is). The end of an interval
-            belongs to it, its beginning does not.
-
-    Returns:
-        The means of ``x`` ``[intervals]`` and of ``values`` ``[..., intervals]`` (nan: no finite value), of the
-        intervals that have points.
-    """
-    if not len(x):
-        return x, values
-    number = np.ceil(x / width - 1e-9) if width > 0 else np.arange(len(x))
-    first = np.flatnonzero(np.diff(number, prepend=np.nan) != 0)
-    there = np.isfinite(values)
-    total = np.add.reduceat(np.where(there, values, 0.0), first, axis=-1)
-    count = np.add.reduceat(there, first, axis=-1, dtype=np.float64)
-    middle = np.add.reduceat(x, first) / np.diff([*first, len(x)])
-    return middle, np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def width(*axes: np.ndarray) -> float:
-    """Returns the width of an interval for `binned`.
-
-    The longest of the ascending ``axes`` has `POINTS` intervals.
-    """
-    return max((x[-1] for x in axes if len(x)), default=0.0) / POINTS
-
-
-def carried(values: np.ndarray) -> np.ndarray:
-    """Replaces values ``[..., n]`` that are not finite by the latest finite one before them (nan: there is none)."""
-    last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(values.shape[-1]), -1), axis=-1)
-    return np.where(last >= 0, np.take_along_axis(values, np.maximum(last, 0), axis=-1), np.nan)
-
-
-def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "") -> Figure:
+def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "", told: str = "") -> Figure:
     """Draws curves of several members each on one panel, as `plots.curve` does.
 
     Args:
-        lines: The curves.
+        lines: The curves, as `lines.readable` gives them.
         axes: The labels of the x and y axis.
         title: The title of the panel.
+        told: What the lines are, in words.
 
     Raises:
         ValueError: There is no line.
@@ -83,12 +30,9 @@ def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "
     if not lines:
         raise ValueError("nothing to draw")
     figure, panel = _panel(axes, title)
-    interval = width(*(line.x for line in lines))
     for i, line in enumerate(lines):
-        x, values = binned(line.x, line.values, interval)
-        size = len(line.values)
-        curve(panel, x, carried(values), f"{line.name} ({size} agents)" if size > 1 else line.name, i)
-    legend(panel, [len(line.values) for line in lines])
+        curve(panel, line.x, line.values, line.label, i)
+    legend(panel, [len(line.values) for line in lines], told)
     return figure
 
 
@@ -127,7 +71,7 @@ def population_figure(
         where = stopped_at, np.full(len(stopped_at), 0.02)
         panel.plot(*where, "^", color=COLOURS[1], transform=over, label="an agent stopped", markersize=7)
     if len(stopped_at) or not alone:
-        panel.legend(fontsize="small", framealpha=0.8)
+        beside(panel)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,12 @@ LEVEL_SIZE, LEVELS_ACROSS = 240, 6
 """The height of the picture of a level, in pixels, and how many stand side by side."""
 DEAD = "lightgrey"
 """The colour of non-finite scores."""
+RANKS, LONGEST = 26.0, 24
+"""The width of the ranks in a ranking, in points, and the largest number of characters of a value beside them."""
 RANKED = 10
 """The largest number of configurations in the ranking of a sweep."""
+LETTERS = 16.5
+"""The letters of a legend in an inch, approximately."""
 ROOM = 0.1
 """The least distance between neighbouring values, as a fraction of the axis, at which every value gets a tick."""
 
@@ -75,7 +80,8 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
     columns = math.ceil(math.sqrt(pairs))
     rows, lines = math.ceil(pairs / columns), min(RANKED, len(scores))
     heights = 1.1 + 0.27 * lines, 3.5 * rows
-    figure = Figure(figsize=(max(7.0, 1.5 + 4 * columns), sum(heights)), layout="constrained")
+    beside_rows = sum(width for _, width in _table(fields, range(len(scores))).values()) / 72
+    figure = Figure(figsize=(max(7.0, 1.5 + 4 * columns, 4.0 + beside_rows), sum(heights)), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
     _ranking(above, fields, scores)
     _map(below, values, scores, columns, rows, ticks)
@@ -92,21 +98,18 @@ def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
 
 
 def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -> None:
-    """Draws the best configurations, the best at the top.
+    """Draws the best configurations, the best at the top, with the values of their fields in columns.
 
     Each has its interquartile mean with its 95 % bootstrap interval, or a small dot for each seed if they are few.
     """
     estimates = [aggregates.reported_estimate(row) for row in scores]
     order = sorted(range(len(scores)), key=lambda c: estimates[c].value, reverse=True)[:RANKED]
-    names = [", ".join(f"{name} {words.value(column[c])}" for name, column in values.items()) for c in order]
     kind = f"{words.STATISTIC}, 95 % bootstrap interval" if scores.shape[1] >= aggregates.LEAST else "of each seed"
     kind = f"{words.STATISTIC}; small: single seeds" if 1 < scores.shape[1] < aggregates.LEAST else kind
-    shown = f", the {len(order)} best of {len(scores)}" if len(order) < len(scores) else ""
-    panel = canvas.add_subplot(xlabel=f"return ({kind})", title=plain(f"best: {words.shortened(names[0], 60)}{shown}"))
-    panel.set_yticks(
-        range(len(order)),
-        [plain(f"{place}.  {words.shortened(name, 44)}") for place, name in enumerate(names, start=1)],
-    )
+    shown = f"the {len(order)} best of {len(scores)}" if len(order) < len(scores) else f"all {len(scores)}"
+    panel = canvas.add_subplot(xlabel=f"return ({kind})", title=f"{shown} configurations")
+    panel.set_yticks(range(len(order)), [f"{place}" for place in range(1, len(order) + 1)])
+    _beside_rows(panel, _table(values, order))
     panel.set_ylim(len(order) - 0.5, -0.5)
     panel.grid(axis="x", alpha=0.3, linewidth=0.6)
     for place, c in enumerate(order):
@@ -119,6 +122,23 @@ def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -
             panel.plot(alive, np.full(len(alive), place), "o", color=colour, markersize=3, alpha=0.5)
         if np.isfinite(value):
             panel.plot(value, place, "o", color=colour, markersize=6)
+
+
+def _table(values: Mapping[str, Any], order: Sequence[int]) -> dict[str, tuple[list[str], float]]:
+    """Returns the columns of a ranking by name: name and values as texts, and the width in points."""
+    texts = {name: [name, *(words.value(column[c]) for c in order)] for name, column in values.items()}
+    cut = {name: [words.shortened(text, LONGEST) for text in column] for name, column in texts.items()}
+    return {name: (column, 5.8 * max(map(len, column)) + 12) for name, column in cut.items()}
+
+
+def _beside_rows(panel: Axes, table: Mapping[str, tuple[list[str], float]]) -> None:
+    """Writes a `_table` to the left of the rows of a panel's ticks."""
+    at = -RANKS
+    style: Any = {"xycoords": panel.get_yaxis_transform(), "textcoords": "offset points", "ha": "right", "va": "center"}
+    for column, width in reversed(list(table.values())):
+        for place, text in enumerate(column, -1):
+            panel.annotate(plain(text), (0, place), (at, 0), fontsize=9, color="dimgrey" if place < 0 else "k", **style)
+        at -= width
 
 
 def _map(
@@ -259,18 +279,34 @@ def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int
         panel.plot(x, np.ma.masked_invalid(values).T, color=colour, linewidth=0.8, alpha=0.5)
 
 
-def legend(panel: Axes, sizes: Sequence[int]) -> None:
-    """Adds a legend with the lines' names and their statistic; line ``i`` is of ``sizes[i]`` agents.
+def legend(panel: Axes, sizes: Sequence[int], told: str = "") -> None:
+    """Adds a legend with the lines' names and their statistic (`beside`); line ``i`` is of ``sizes[i]`` agents.
 
-    A single line of a single agent gets none.
+    A single line of a single agent gets none. ``told`` says in words what the lines are.
     """
     several = [size for size in sizes if size > 1]
     parts = [words.STATISTIC] if several else []
     parts += ["band: its 95 % bootstrap interval"] if any(size >= aggregates.LEAST for size in several) else []
     parts += ["thin: single agents"] if any(size < aggregates.LEAST for size in several) else []
-    title = "; ".join(parts) or None
     if several or len(sizes) > 1:
-        panel.legend(fontsize="small", framealpha=0.8, title=title, title_fontsize="x-small", alignment="left")
+        beside(panel, [told, "; ".join(parts)])
+
+
+def beside(panel: Axes, told: Sequence[str] = ()) -> None:
+    """Adds a legend below a panel, where it covers no line, with the paragraphs ``told`` above it.
+
+    It has as many columns as fit beside each other.
+    """
+    figure: Any = panel.get_figure(root=False)
+    handles, labels = panel.get_legend_handles_labels()
+    across = figure.get_window_extent().width / figure.get_figure(root=True).dpi * LETTERS  # letters in the figure
+    columns = int(across // (max(map(len, labels)) + 7)) or 1  # a letter each for a gap, and six for the line
+    above = [line for text in told for line in textwrap.wrap(text, int(1.1 * across))]
+    style: Any = {"fontsize": "small", "title_fontsize": "x-small", "alignment": "left", "frameon": False}
+    where: Any = {"loc": "outside lower left", "ncols": columns, "title": "\n".join(above) or None}
+    figure.legend(handles, labels, **where, **style)
+    if isinstance(figure, Figure):
+        figure.set_figheight(figure.get_figheight() + 0.17 * (len(above) + math.ceil(len(labels) / columns)))
 
 
 def dress(panel: Axes) -> None:

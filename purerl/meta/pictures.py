@@ -76,7 +76,7 @@ def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None 
         for i, panel in enumerate(panels):
             panel.plot(x, message[:, i], label=f"element {element}" + " (unseen)" * (element in made.unseen))
             panel.set(xlabel="element of the observation", ylabel="" if i else "message", title=f"number {i}")
-    panels[-1].legend(fontsize="small")
+    plots.beside(panels[-1])
     return figure
 
 
@@ -99,7 +99,7 @@ def _beside(error: Any, learned: Any, known: Any, names: tuple[str, str], label:
         panel.plot(error, curve(learned), label=names[0], color=plots.COLOURS[0])
         panel.plot(error, curve(known), label=names[1], color=plots.COLOURS[1], linestyle="dashed")
         panel.set(xlabel=label, ylabel=text)
-        panel.legend(fontsize="small")
+    plots.beside(left)
     return figure
 
 

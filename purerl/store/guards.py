@@ -82,6 +82,11 @@ def listed(fields: dict[str, Any], name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """Returns a mapping of a file; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 def is_number(value: Any, largest: float = LARGEST) -> bool:
     """Returns whether a value is a number in [-``largest``, ``largest``]; true and false are none."""
     return type(value) in (int, float) and abs(value) <= largest

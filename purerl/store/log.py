@@ -143,7 +143,7 @@ def _lines(path: Path, under_way: bool = False) -> Iterator[tuple[bytes, dict[st
 
 
 MOST_BYTES = 2**28
-"""The size of the largest log that is read, in bytes."""
+"""The size of the largest log that `Followed` reads, in bytes, unless it is told another."""
 MOST_IN_LINE = 2**20
 """The length of the longest line that is read, in bytes with its end."""
 MOST_COLUMNS = 200
@@ -190,8 +190,9 @@ class Followed:
     It stores the numbers in 12 bytes each, so its memory is in proportion to the log's size.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, most_bytes: float | None = None):
         self.path = path
+        self._most = MOST_BYTES if most_bytes is None else most_bytes
         self._lock = threading.Lock()
         self._offset, self._length, self._tail = 0, 0, b""
         self._columns: dict[str, Column] = {}
@@ -207,8 +208,8 @@ class Followed:
         """
         file, size = guards.opened(self.path)
         with file, self._lock:
-            if size > MOST_BYTES:
-                raise ConfigError(f"{self.path.name}: larger than {MOST_BYTES} bytes, too large to draw")
+            if size > self._most:
+                raise ConfigError(f"{self.path.name}: larger than {self._most} bytes, too large to draw")
             file.seek(self._offset - len(self._tail))
             if file.read(len(self._tail)) != self._tail:
                 self._forget()

@@ -1,6 +1,8 @@
 """``purerl plot`` of run directories of every kind, which are written here by hand."""
 
+import itertools
 import json
+import re
 
 import jax
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from purerl import cli, ppo
 from purerl.learned import artefacts, sockets
 from purerl.runs.describing import config_file
-from purerl.runs.reading import results
+from purerl.runs.reading import results, run_curves
 
 FRAMES = 64
 
@@ -64,10 +66,10 @@ def searched(tmp_path):
 
 
 def test_curves_of_a_run(trained):
-    [result] = results.lines(trained, "it", "episode_return", "frames")
+    [result] = run_curves.lines([trained], "episode_return")
     np.testing.assert_array_equal(result.x, [64, 128, 192])
     np.testing.assert_array_equal(result.values, [[10, 20, 30], [np.nan, 21, 31]])
-    np.testing.assert_allclose(results.lines(trained, "it", "loss", "seconds")[0].x, [2, 4, 6])
+    np.testing.assert_allclose(run_curves.lines([trained], "loss", "seconds")[0].x, [2, 4, 6])
 
 
 def test_quantiles_of_batches(trained):
@@ -103,6 +105,30 @@ def test_a_map_a_search_and_both_beside_each_other(trained, searched, tmp_path):
     plot(searched, "--y", "fitness", "--out", tmp_path / "picture.pdf")
 
 
+def text_of(path):
+    """The texts of a picture as SVG, whose letters are shapes beside a comment with each text."""
+    return re.findall("<!-- (.*?) -->", path.read_text())
+
+
+def test_a_large_sweep_has_a_curve_for_each_value_of_a_setting(tmp_path, capsys):
+    """By default of the one that explains most; the picture says which, and how many configurations a curve joins."""
+    rates, gammas = zip(*itertools.product([1e-3, 1e-2, 1e-1], [0.9, 0.95, 0.99]), strict=True)
+    config(tmp_path / "swept", "sweep", swept={"learning_rate": list(rates), "gamma": list(gammas)})
+    row = lambda c, s, i: {"config": c, "seed": s, "env_steps": 64 * i, "episode_return": 1000 * rates[c] + gammas[c]}
+    rows = [row(c, s, i) for i in (1, 2) for c in range(9) for s in (0, 1)]
+    lines(tmp_path / "swept" / "metrics.jsonl", rows)
+    for args, setting, values in (
+        (["--kind", "curves"], "learning_rate", ("0.001", "0.01", "0.1")),
+        (["--group-by", "gamma"], "gamma", ("0.9", "0.95", "0.99")),
+    ):
+        plot(tmp_path / "swept", *args, "--out", tmp_path / "picture.svg")
+        texts = text_of(tmp_path / "picture.svg")
+        assert all(f"{setting} {value} (3 configurations, 6 agents)" in texts for value in values)
+        assert any(f"9 configurations, one curve for each value of {setting}" in text for text in texts)
+    plot(tmp_path / "swept", "--group-by", "lr", "--out", tmp_path / "picture.svg", expect=2)
+    assert "group_by = 'lr': unknown; nearest: learning_rate, gamma" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -111,7 +137,9 @@ def test_a_map_a_search_and_both_beside_each_other(trained, searched, tmp_path):
         (["{run}", "--y", "los"], "y = 'los':"),
         (["{run}", "{run}", "--kind", "map"], "kind = 'map':"),
         (["{run}", "--kind", "map"], "sweep.json"),
-        (["{run}", "--kind", "quantiles", "--y", "loss"], "--x and --y are for curves"),
+        (["{run}", "--kind", "quantiles", "--y", "loss"], "--x, --y and --group-by are for curves"),
+        (["{run}", "--kind", "quantiles", "--group-by", "gamma"], "--group-by are for curves"),
+        (["{run}", "--group-by", "gamma"], "no two configurations that differ"),
         (["{run}/none"], "config.json"),
         (["{run}", "--out", "/nonexistent/x.png"], "cannot be written"),
     ],
@@ -139,7 +167,6 @@ def test_hostile_logs(trained, tmp_path, capsys):
     plot(trained, "--out", tmp_path / "x.png")
     lines(trained / "metrics.jsonl", [{"config": 9, "seed": 0, "env_steps": 1, "episode_return": 2}])
     (trained / config_file.NAME).write_text(json.dumps({**about, "swept": {"gamma": [0.9]}}))
-    plot(trained, "--y", "episode_return", "--out", tmp_path / "x.png", expect=2)
-    assert "a configuration '9' that is not in its sweep" in capsys.readouterr().err
+    plot(trained, "--y", "episode_return", "--out", tmp_path / "x.png")
     (trained / "metrics.jsonl").write_text("{}\nnonsense\n")
     plot(trained, "--y", "loss", "--out", tmp_path / "x.png", expect=2)

@@ -91,12 +91,17 @@ def test_other_commands(whole, tmp_path, capsys):
     assert f"is a sweep of several programs; name one of {whole}/0 to {whole}/1" in capsys.readouterr().err
     run("resume", whole, "--num-envs", "8", expect=2)
     assert "num_envs = 8:" in capsys.readouterr().err
+    run("plot", whole, "--kind", "curves", "--out", tmp_path / "curves.png")
     from purerl.runs.reading import overview
 
-    rows = {row["name"]: row for row in overview.answers(whole.parent).runs()["runs"]}
-    assert set(rows) == {"whole", "whole/0", "whole/1"}
-    assert rows["whole"]["configurations"] == 4 and rows["whole"]["members"] == 8
-    assert rows["whole"]["done"] == rows["whole"]["total"] > 0
+    page = overview.answers(whole.parent)
+    [row] = page.runs()["runs"]
+    assert (row["name"], row["configurations"], row["members"]) == ("whole", 4, 8)
+    assert row["done"] == row["total"] > 0
+    curves = page.curve(["whole"], "episode_return")["lines"]
+    ranked = json.loads((whole / "sweep.json").read_text())["ranked"]
+    names = [f"num_envs {row['num_envs']}, learning_rate {row['learning_rate']:.4g}" for row in ranked]
+    assert [line["name"] for line in curves] == names and {line["size"] for line in curves} == {2}
 
 
 @pytest.mark.parametrize(

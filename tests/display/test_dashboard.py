@@ -1,8 +1,10 @@
 """The page on runs: what it tells over HTTP, what it refuses, and what a browser shows of it."""
 
 import http.client
+import itertools
 import json
 import os
+import shutil
 import threading
 import tracemalloc
 from types import SimpleNamespace
@@ -13,7 +15,6 @@ import numpy as np
 import pytest
 
 from purerl import cli
-from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import SCRIPTS, server
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
@@ -186,17 +187,18 @@ def test_a_search_tells_its_report(tmp_path):
 def test_a_curve_has_the_interquartile_mean_of_its_seeds(site, tmp_path):
     """With its interval from five seeds on; of fewer each seed has its line."""
     result = site.get("curve", path="deep/one", metric="episode_return")
-    [group] = result["groups"]
-    assert (result["title"], result["over"]) == ("return", "frames")
-    assert result["x"] == [100.0 * i for i in range(1, 11)] and group["size"] == 4
+    [line] = result["lines"]
+    assert (result["title"], result["over"], result["told"]) == ("return", "frames", "")
+    assert line["x"] == [100.0 * i for i in range(1, 11)] and line["size"] == 4
+    assert (line["name"], line["label"]) == ("one", "one (4 agents)")
     each = np.array([[returns(seed, i) for seed in range(6)] for i in range(1, 11)])
-    np.testing.assert_allclose(group["mid"], aggregates.iqm(each[:, :4, None]))
-    assert group["low"] == group["high"] == [None] * 10
-    assert [line["member"] for line in group["lines"]] == [0, 1, 2, 3]
+    np.testing.assert_allclose(line["mid"], aggregates.iqm(each[:, :4, None]))
+    assert line["low"] == line["high"] == [None] * 10
+    np.testing.assert_array_equal(line["lines"], each[:, :4].T)
     write_run(tmp_path / "six", seeds=range(6))
-    [group] = overview.answers(tmp_path).curve("six", "episode_return")["groups"]
-    np.testing.assert_allclose([group["mid"], group["low"], group["high"]], aggregates.bands(each.T))
-    assert group["lines"] == []
+    [line] = overview.answers(tmp_path).curve(["six"], "episode_return")["lines"]
+    np.testing.assert_allclose([line["mid"], line["low"], line["high"]], aggregates.bands(each.T))
+    assert line["lines"] == []
     assert site.ask("/api/curve?path=deep/one&metric=nothing").status == 404
 
 
@@ -287,7 +289,7 @@ def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
     tracemalloc.start()
     try:
         assert len(page.run("one")["metrics"]) == log.MOST_COLUMNS
-        assert page.curve("one", "name7")["x"] == []
+        assert page.curve(["one"], "name7")["lines"] == []
         assert tracemalloc.get_traced_memory()[1] < 10 * size
     finally:
         tracemalloc.stop()
@@ -334,8 +336,8 @@ def test_one_log_keeps_no_other_waiting(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "parsed", waits)
-        slow = threading.Thread(target=page.curve, args=("one", "episode_return"), daemon=True)
-        quick = threading.Thread(target=page.curve, args=("two", "episode_return"), daemon=True)
+        slow = threading.Thread(target=page.curve, args=(["one"], "episode_return"), daemon=True)
+        quick = threading.Thread(target=page.curve, args=(["two"], "episode_return"), daemon=True)
         slow.start()
         assert reached.wait(60)
         quick.start()
@@ -346,19 +348,83 @@ def test_one_log_keeps_no_other_waiting(tmp_path):
     assert not held_up
 
 
-def test_long_curves_and_many_configurations_are_summarised():
-    steps, configs = 10 * curves.POINTS, curves.MOST_GROUPS + 2
-    columns = {
-        "env_steps": np.tile(np.arange(steps, dtype=float), configs),
-        "config": np.repeat(np.arange(configs, dtype=float), steps),
-        "seed": np.zeros(steps * configs),
-        "loss": np.repeat(np.arange(configs, dtype=float), steps),
-    }
-    result = curves.curve(columns, "env_steps", "loss")
-    assert len(result["x"]) == curves.POINTS and result["left_out"] == 2
-    assert result["x"][0] == 4.5
-    assert [group["group"] for group in result["groups"]] == list(range(2, configs))
-    assert all(set(group["mid"]) == {float(group["group"])} for group in result["groups"])
+def write_programs(root):
+    """A sweep over two settings that shape programs and one that does not, as it is when its second program began."""
+    programs = {"num_envs": [4, 8], "hidden_sizes": [[16], [32, 32]]}
+    swept = {"learning_rate": [1e-3, 3e-3]}
+    directory = write_run(root / "shapes", "sweep", seeds=(0, 1), iterations=0, swept=swept, programs=programs)
+    for k in (0, 1):
+        config = {"total_steps": 2000, "learning_rate": 0.01, "num_envs": 4 + 4 * k}
+        part = write_run(directory / str(k), "sweep", seeds=(0, 1), iterations=0, swept=swept, config=config)
+        rows = [
+            {"config": c, "seed": s, "env_steps": 100 * (k + 1) * i, "episode_return": 100.0 * k + 10 * c + s + i}
+            for i in (1, 2)
+            for c in (0, 1)
+            for s in (0, 1)
+        ]
+        (part / "metrics.jsonl").write_text(lines(rows))
+    return directory
+
+
+def test_a_sweep_of_programs_is_one_page_with_all_its_curves(tmp_path):
+    """Every swept setting stands in the ranking, the header and the names of curves, once; programs are no runs."""
+    directory = write_programs(tmp_path)
+    place = lambda c, value: {"config": c, "program": c // 2, "value": value, "returns": [value, value]}
+    own = {"num_envs": 8, "hidden_sizes": "32 32", "learning_rate": 3e-3}
+    ranked = [{**place(3, 9.0), **own}, {**place(0, 5.0), **own, "num_envs": 4}]
+    (directory / "sweep.json").write_text(json.dumps({"ranked": ranked}))
+    alive = {"alive_per_seed": [True] * 8, "return_per_seed": list(range(8))}
+    (directory / "summary.json").write_text(json.dumps({"status": "completed", **alive}))
+    page = overview.answers(tmp_path)
+    assert [(run["path"], run["configurations"], run["members"]) for run in page.runs()["runs"]] == [("shapes", 4, 8)]
+    run = page.run("shapes")
+    assert run["swept"] == {"num_envs": "4, 8", "hidden_sizes": "16, 32 32", "learning_rate": "0.001, 0.003"}
+    assert [row["values"] for row in run["sweep"]] == [["8", "32 32", "0.003"], ["4", "32 32", "0.003"]]
+    assert [row["agents"] for row in run["sweep"]] == ["6-7", "0-1"]
+    assert [(row["agent"], row["config"], row["seed"]) for row in run["results"]][-2:] == [(6, 3, 0), (7, 3, 1)]
+    assert [row["settings"] for row in run["programs"]] == [
+        "num_envs 4, hidden_sizes 16",
+        "num_envs 8, hidden_sizes 32 32",
+    ]
+    assert page.run("shapes/1")["name"] == "shapes/1"
+    result = page.curve(["shapes"], "episode_return")
+    assert result["offered"] == ["learning_rate", "num_envs", "hidden_sizes"] and result["told"] == ""
+    names = [line["name"] for line in result["lines"]]
+    assert names[0] == "num_envs 8, hidden_sizes 32 32, learning_rate 0.003" and len(set(names)) == 4
+    best = result["lines"][0]
+    assert best["x"] == [200, 400] and best["lines"] == [[111, 112], [112, 113]] and best["mid"] == [111.5, 112.5]
+    joined = page.curve(["shapes"], "episode_return", "num_envs")
+    assert joined["told"] == "4 configurations, one curve for each value of num_envs"
+    assert [line["label"] for line in joined["lines"]] == [
+        "num_envs 4 (2 configurations, 4 agents)",
+        "num_envs 8 (2 configurations, 4 agents)",
+    ]
+    # of 101, 102, 111, 112 at the first point without the lowest and the highest: (102 + 111) / 2
+    assert joined["lines"][1]["mid"] == [106.5, 107.5]
+
+
+def test_a_program_that_has_not_begun_is_told(tmp_path):
+    directory = write_programs(tmp_path)
+    shutil.rmtree(directory / "1")
+    page = overview.answers(tmp_path)
+    assert [row["status"] for row in page.run("shapes")["programs"]] == ["stopped", "waiting"]
+    assert [line["size"] for line in page.curve(["shapes"], "episode_return")["lines"]] == [2, 2]
+
+
+def test_runs_that_are_compared_have_one_figure(tmp_path):
+    """More than eight runs have a curve for each value of what explains most of their last values."""
+    for rate, gamma in itertools.product((1e-3, 1e-2, 1e-1), (0.9, 0.95, 0.99)):
+        config = {"total_steps": 2000, "learning_rate": rate, "gamma": gamma}
+        directory = write_run(tmp_path / f"{rate:g}-{gamma:g}", config=config, iterations=0)
+        rows = [{"seed": s, "env_steps": 100, "episode_return": 1000 * rate + gamma} for s in (0, 1)]
+        (directory / "metrics.jsonl").write_text(lines(rows))
+    page = overview.answers(tmp_path)
+    paths = sorted(run["path"] for run in page.runs()["runs"])
+    result = page.curve(paths, "episode_return")
+    assert [line["name"] for line in result["lines"]] == [f"learning_rate {x}" for x in ("0.001", "0.01", "0.1")]
+    assert result["setting"] == "learning_rate" and result["offered"] == ["learning_rate", "gamma", "run"]
+    few = page.curve(paths[:2], "episode_return")
+    assert [line["name"] for line in few["lines"]] == paths[:2] and few["told"] == ""
 
 
 def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
@@ -366,9 +432,9 @@ def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
     page = overview.answers(tmp_path)
     assert page.run("one")["metrics"] == ["alive", "episode_return.iqm"]
-    assert page.curve("one", "episode_return.iqm")["groups"][0]["mid"][-1] == 1001.5
+    assert page.curve(["one"], "episode_return.iqm")["lines"][0]["mid"][-1] == 1001.5
     with pytest.raises(ConfigError, match="too large to draw"):
-        page.curve("one", "loss")
+        page.curve(["one"], "loss")
 
 
 def test_a_log_of_odd_numbers_breaks_no_list(tmp_path):

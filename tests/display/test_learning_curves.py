@@ -5,21 +5,10 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from purerl.display import curves, plots
+from purerl.display.lines import Line
 from purerl.formulas import aggregates
 
 NAN = np.nan
-
-
-def test_binned_and_carried():
-    """Means within intervals, of what is there; the latest value where there is none."""
-    x, values = np.array([1.0, 2, 3, 7, 8, 20]), np.array([[1, NAN, 3, NAN, NAN, 6.0]])
-    places, means = curves.binned(x, values, 4.0)
-    np.testing.assert_allclose(places, [2, 7.5, 20])
-    np.testing.assert_allclose(means, [[2, NAN, 6]])
-    for result, given in zip(curves.binned(x, values, 0.5), (x, values), strict=True):
-        np.testing.assert_array_equal(result, given)
-    assert curves.width(np.arange(11.0), np.arange(501.0), np.zeros(0)) == 5
-    np.testing.assert_allclose(curves.carried(np.array([[NAN, 2, NAN, NAN, 5]])), [[NAN, 2, 2, 2, 5]])
 
 
 def test_learning_figure():
@@ -27,12 +16,13 @@ def test_learning_figure():
     as a thin line."""
     x, rng = np.array([0.0, 512, 1024]), np.random.default_rng(1)
     many = rng.normal(size=(5, 3))
-    lines = [curves.Line("ppo", x, many), curves.Line("dqn", x, many[:1]), curves.Line("a2c", x, many[:3])]
-    [panel] = curves.learning_figure(lines, ("frames", "loss"), "both").axes
+    lines = [Line("ppo", x, many), Line("dqn", x, many[:1]), Line("a2c", x, many[:3])]
+    figure = curves.learning_figure(lines, ("frames", "loss"), "both", "three runs")
+    [panel] = figure.axes
     assert (panel.get_xlabel(), panel.get_ylabel(), panel.get_title()) == ("frames", "loss", "both")
-    legend = panel.get_legend()
+    [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["ppo (5 agents)", "dqn", "a2c (3 agents)"]
-    expected = "interquartile mean; band: its 95 % bootstrap interval; thin: single agents"
+    expected = "three runs\ninterquartile mean; band: its 95 % bootstrap interval; thin: single agents"
     assert legend.get_title().get_text() == expected
     ppo, dqn, a2c, *thin = panel.lines
     np.testing.assert_allclose(ppo.get_xydata(), np.stack([x, aggregates.iqm(many.T[..., None])], axis=1))
@@ -48,6 +38,19 @@ def test_learning_figure():
         curves.learning_figure([], ("", ""))
 
 
+@pytest.mark.parametrize("count", [2, 8])
+def test_legends_cover_no_line(count):
+    """They stand below the axis' label, inside of the figure, however many lines and however long their names are."""
+    x = np.arange(3.0)
+    given = [Line(f"a setting with a long name {i}, and another {i}", x, np.ones((5, 3))) for i in range(count)]
+    figure = curves.learning_figure(given, ("frames", "return"), "title", "what the lines are " * 8)
+    figure.draw_without_rendering()
+    [panel], [legend] = figure.axes, figure.legends
+    box, around = legend.get_window_extent(), panel.get_tightbbox()
+    assert around is not None and box.y1 <= around.y0 + 1 and panel.get_window_extent().height > 200
+    assert box.y0 >= 0 and 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
 def test_population_figure():
     """Nested areas around the interquartile mean; one line for one agent."""
     x, levels = np.arange(3.0), (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -57,8 +60,8 @@ def test_population_figure():
     assert panel.lines[0].get_label() == "interquartile mean of agents"
     spans = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in panel.collections]
     np.testing.assert_allclose(spans, [2.9, 2.5])
-    [alone] = curves.population_figure(x, x, dict.fromkeys(levels, x), ("frames", "return")).axes
-    assert not alone.collections and alone.get_legend() is None
+    alone = curves.population_figure(x, x, dict.fromkeys(levels, x), ("frames", "return"))
+    assert not alone.axes[0].collections and not alone.legends
 
 
 def test_colours_differ_for_the_colour_blind():

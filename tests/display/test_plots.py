@@ -60,19 +60,23 @@ def test_values_that_occur_twice_share_a_cell():
 
 
 def test_the_ranking_comes_first():
-    """The best configuration at the top, and named; intervals of five seeds, or each of fewer."""
+    """The best at the top, values in columns below the fields' names; intervals of five seeds, or each of fewer."""
     fields, scores = {"a": [1.0, 2, 3], "b": [4.0, 5, 6]}, np.arange(15.0).reshape(3, 5) ** 2
     scores[2, :2] = NAN
     panel = plots.sweep_figure(fields, scores).axes[0]
-    assert panel.get_title() == "best: a 2, b 5"
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["1.  a 2, b 5", "2.  a 1, b 4", "3.  a 3, b 6"]
+    assert panel.get_title() == "all 3 configurations"
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["1", "2", "3"]
+    table = {}
+    for text in panel.texts:
+        table.setdefault(text.xy[1], []).insert(0, text.get_text())
+    assert table == {-1: ["a", "b"], 0: ["2", "5"], 1: ["1", "4"], 2: ["3", "6"]}
     assert panel.get_xlabel() == "return (interquartile mean, 95 % bootstrap interval)" and panel.yaxis_inverted()
     middles = [line.get_xdata()[0] for line in panel.lines if len(line.get_xdata()) == 1]
     np.testing.assert_allclose(middles, aggregates.iqm(scores[[1, 0], :, None]))
     [(low, _), (high, _)] = panel.collections[0].get_segments()[0]
     np.testing.assert_allclose((low, high), aggregates.reported_estimate(scores[1])[1:])
     few = plots.sweep_figure({"a": np.arange(20.0)}, np.arange(40.0).reshape(20, 2)).axes[0]
-    assert few.get_title() == "best: a 19, the 10 best of 20" and not few.collections
+    assert few.get_title() == "the 10 best of 20 configurations" and not few.collections
     assert few.get_xlabel() == "return (interquartile mean; small: single seeds)"
     np.testing.assert_array_equal(few.lines[0].get_xdata(), [38, 39])
 
@@ -149,7 +153,7 @@ def test_curves(tmp_path):
     figure = plots.curves_figure(x, {"a": rows, "b": many, "c": [[0.0, 0.0, 0.0]]}, "title", ("updates", "loss"))
     [panel] = figure.axes
     assert (panel.get_xlabel(), panel.get_ylabel(), panel.get_title()) == ("updates", "loss", "title")
-    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["a", "b", "c"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "c"]
     np.testing.assert_array_equal(panel.lines[0].get_xydata(), [[1, 2], [2, 4], [3, 4]])
     np.testing.assert_array_equal(panel.lines[2].get_ydata(), [3, 6, 4])
     [band] = panel.collections

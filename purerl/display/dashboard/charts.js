@@ -29,7 +29,7 @@ function short(value) {
     if (size >= unit * (letter === "k" ? 10 : 1)) return `${parseFloat((value / unit).toPrecision(3))}${letter}`;
   }
   if (size >= 1000) return value.toFixed(0);
-  if (size >= 0.01 || size === 0) return `${parseFloat(value.toPrecision(4))}`;
+  if (size >= 1e-4 || size === 0) return `${parseFloat(value.toPrecision(4))}`;
   return value.toExponential(1);
 }
 
@@ -68,13 +68,13 @@ function path(x, y) {
 }
 
 /**
- * Draws `series` ({name, x, mid, low, high, lines, colour}) into a new element, `width` by `height`.
+ * Draws `series` ({name, label, x, mid, low, high, lines, colour}) into a new element, `width` by `height`.
  * `over` is what lies on the x axis; a series with intervals has a band, and one of few members a faint line for each.
  */
 function chart({ title, series, over, width = 640, height = 260, legend = true }) {
   const margin = { left: 52, right: 12, top: 8, bottom: 32 };
   const [left, right] = extent(series.map((each) => each.x));
-  const shown = series.flatMap((each) => [each.mid, each.low, each.high, ...each.lines.map((line) => line.y)]);
+  const shown = series.flatMap((each) => [each.mid, each.low, each.high, ...each.lines]);
   let [bottom, top] = extent(shown);
   const room = (top - bottom) * 0.05;
   [bottom, top] = [bottom - room, top + room];
@@ -102,7 +102,7 @@ function chart({ title, series, over, width = 640, height = 260, legend = true }
       const low = path((i) => x(last - i), scaled(each.low).reverse());
       if (high && low) svg.append(draw("path", { class: `band ${colour}`, d: `${high}L${low.slice(1)}Z` }));
     }
-    for (const line of each.lines) svg.append(draw("path", { class: `faint ${colour}`, d: path(x, scaled(line.y)) }));
+    for (const line of each.lines) svg.append(draw("path", { class: `faint ${colour}`, d: path(x, scaled(line)) }));
     const dashes = `d${Math.floor(each.colour / 2) % 4}`;
     svg.append(draw("path", { class: `curve ${colour} ${dashes}`, d: path(x, scaled(each.mid)) }));
   }
@@ -114,7 +114,7 @@ function chart({ title, series, over, width = 640, height = 260, legend = true }
 
 function key(each) {
   const line = draw("line", { class: `curve c${each.colour % 8} d${Math.floor(each.colour / 2) % 4}`, x1: 0, x2: 26, y1: 4, y2: 4 });
-  return make("span", {}, draw("svg", { viewBox: "0 0 26 8" }, line), each.name);
+  return make("span", {}, draw("svg", { viewBox: "0 0 26 8" }, line), each.label);
 }
 
 /** Shows the values nearest to the pointer. */

@@ -4,6 +4,8 @@
 const FIRST = ["episode_return", "episode_return.iqm", "episode_return.0.5", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
 const FEW = 5; // agents from which on an interval is told
 const STATISTIC = "interquartile mean";
+const FITNESS = { fitness: "mean of all trainings", fitness_best: "best candidate", fitness_worst: "worst candidate" };
+const NAMES = { "artefact.json": "learned function:", "closed.json": "closed form, fitted to it:" };
 
 function ordered(metrics) {
   const rank = (name) => (FIRST.indexOf(name) < 0 ? FIRST.length : FIRST.indexOf(name));
@@ -11,13 +13,24 @@ function ordered(metrics) {
   return [...metrics].filter((name) => !covered(name)).sort((a, b) => rank(a) - rank(b));
 }
 
-function configuration(run, group) {
-  const values = Object.entries(run.swept).map(([name, column]) => `${name} ${short(column[group])}`);
-  return values.join(", ") || `configuration ${group}`;
-}
+/** The values of a configuration of a sweep, of a row of its ranking, in words. */
+const configuration = (run, place) => Object.keys(run.swept).map((name, i) => `${name} ${place.values[i]}`).join(", ");
 
-const seriesOf = (found, name, colour) =>
-  found.groups.map((group, i) => ({ ...group, x: found.x, name: name(group.group), colour: colour + i }));
+const seriesOf = (found) => found.lines.map((line, i) => ({ ...line, colour: i }));
+
+/** The curves of a number of the runs at some paths; one for each value of a setting if there are many, or it is chosen. */
+const curvesOf = (paths, metric, setting = "") =>
+  ask("/api/curve", [...paths.map((path) => ["path", path]), ["metric", metric], ["setting", setting]]);
+
+/** What chooses the setting by which curves are joined, and what they are. */
+function joining(found, setting, choose) {
+  if (!found.offered.length || (found.offered.length === 1 && !found.told)) return "";
+  const pick = make("select", { ariaLabel: "what makes a curve" }, make("option", { value: "" }, "curves: automatic"),
+    found.offered.map((name) => make("option", { value: name }, `a curve for each ${name}`)));
+  pick.value = found.offered.includes(setting) ? setting : "";
+  pick.addEventListener("change", () => choose(pick.value));
+  return make("div", { className: "bar" }, pick, make("span", { className: "small" }, found.told ? `${found.told}.` : ""));
+}
 
 /** What the lines of a chart are, in words. */
 function legend(series) {
@@ -30,7 +43,7 @@ function legend(series) {
 
 /** The one value that a curve has everywhere; null if it has several. */
 function constant(found) {
-  const values = found.groups.flatMap((group) => [...group.mid, ...group.lines.flatMap((line) => line.y)]).filter((value) => value !== null);
+  const values = found.lines.flatMap((line) => [...line.mid, ...line.lines.flat()]).filter((value) => value !== null);
   const close = (value) => Math.abs(value - values[0]) <= 1e-9 * Math.abs(values[0]);
   return values.length && values.every(close) ? values[0] : null;
 }
@@ -45,19 +58,24 @@ function widthIn(element, least = Infinity) {
 
 const between = (estimate) => (estimate.low === null ? "" : ` [${short(estimate.low)}, ${short(estimate.high)}]`);
 
-function table(names, rows) {
-  const numeric = (cell) => typeof cell === "number";
-  const cell = (tag, value) => make(tag, { className: numeric(value) ? "number" : "" }, numeric(value) ? short(value) : value ?? "–");
+/** A table; a "stacked" one has a block for each row where there is little room. */
+function table(names, rows, kind = "") {
+  const numeric = (cell) => typeof cell === "number" || (typeof cell === "string" && cell !== "" && Number.isFinite(Number(cell)));
+  const cell = (tag, value) => make(tag, { className: numeric(value) ? "number" : "" }, typeof value === "number" ? short(value) : value ?? "–");
   const head = make("tr", {}, names.map((name, i) => make("th", { className: rows.length && numeric(rows[0][i]) ? "number" : "" }, name)));
-  return make("div", { className: "scroll" }, make("table", {}, make("thead", {}, head),
-    make("tbody", {}, rows.map((each) => make("tr", {}, each.map((value) => cell("td", value)))))));
+  const named = (value, i) => { const made = cell("td", value); made.dataset.name = names[i]; return made; };
+  return make("div", { className: "scroll" }, make("table", { className: kind }, make("thead", {}, head),
+    make("tbody", {}, rows.map((each) => make("tr", {}, each.map(named))))));
 }
+
+/** A table of names and texts. */
+const rows = (named) =>
+  make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, named.map(([name, text]) =>
+    make("tr", {}, make("td", { className: "dim" }, name), make("td", {}, text))))));
 
 const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
-const pairs = (fields) =>
-  make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, Object.entries(fields || {}).map(([name, value]) =>
-    make("tr", {}, make("td", { className: "dim" }, name), make("td", {}, make("code", {}, written(value))))))));
+const pairs = (fields) => rows(Object.entries(fields || {}).map(([name, value]) => [name, make("code", {}, written(value))]));
 
 const card = (title, ...content) => make("section", { className: "card" }, make("h2", {}, title), ...content);
 
@@ -93,7 +111,7 @@ function outcome(run) {
 function tiles(run, now) {
   const dead = run.results.filter((each) => !each.alive).length;
   const rate = speed(run, now);
-  const best = run.sweep.length ? tile(configuration(run, run.sweep[0].config), "best configuration") : null;
+  const best = run.sweep.length ? tile(configuration(run, run.sweep[0]), "best configuration") : null;
   return [
     best, tile(...outcome(run)), tile(short(run.done), `of ${short(run.total)} ${unit(run)}${run.members > 1 && run.kind !== "evolve" ? ", all agents" : ""}`),
     tile(rate ? short(rate) : "–", `${unit(run)} a second`), tile(lasting(run.seconds), "of computing"),
@@ -107,41 +125,54 @@ function findings(run) {
   if (run.sweep.length) {
     const swept = Object.keys(run.swept);
     const many = (run.sweep[0].returns || []).length >= FEW;
-    const row = (each, i) => [i + 1, ...swept.map((name) => each[name]), each.value, many ? between(each).trim() : (each.returns || []).map(short).join(", ")];
-    parts.push(card("Ranking", table(["rank", ...swept, "return, IQM", many ? "95 % interval" : "single seeds"], run.sweep.map(row)),
-      make("p", { className: "small" }, `IQM: ${STATISTIC} over the seeds of a configuration.`)));
+    const row = (each, i) => [`${i + 1}`, each.value, ...each.values, many ? between(each).trim() : (each.returns || []).map(short).join(", "), each.agents];
+    parts.push(card("Ranking", table(["rank", "return, IQM", ...swept, many ? "95 % interval" : "single seeds", "agents"], run.sweep.map(row)),
+      make("p", { className: "small" }, `IQM: ${STATISTIC} over the seeds of a configuration. Agents: the numbers that --agent takes.`)));
     if (run.pictures.includes("sweep.png")) parts.push(card("Map", picture(run, "sweep.png")));
   }
-  if (run.reports.length) {
-    const verdict = ({ low, high }) => (low === null ? "–" : low > 0 ? "better" : high < 0 ? "worse" : "no difference seen");
-    const told = (estimate) => short(estimate.value) + between(estimate);
-    const several = new Set(run.reports.map((each) => each.of)).size > 1;
-    const row = (each) => [...(several ? [each.of] : []), `${each.env}${each.held_out ? " (held out)" : ""}`, `${each.baseline}${each.tuned ? `, ${each.tuned}` : ""}`,
-      verdict(each.difference), told(each.difference), told(each.evolved), told(each.compared)];
-    parts.push(card("Held-out report", table([...(several ? ["function"] : []), "environment", "baseline", "evolved is", "difference", "evolved", "baseline's own"], run.reports.map(row)),
-      make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${STATISTIC}s, with 95 % bootstrap intervals; differences are paired.`)));
-  } else if (run.kind === "evolve") {
-    parts.push(make("p", { className: "hint" }, `No report on held-out seeds yet: purerl evolve report ${run.path || "RUN"}`));
+  if (run.programs.length) {
+    const link = (each) => make("a", { className: "link", href: `#/run/${encodeURIComponent([run.path, each.program].filter((part) => part !== "").join("/"))}` }, `${run.name}/${each.program}`);
+    parts.push(card("Programs", table(["program", "settings", "best return, IQM", ""], run.programs.map((each) => [link(each), each.settings, each.return, each.status]), "stacked")));
   }
+  if (run.kind === "evolve") parts.push(card("What it searched", rows(run.search)));
+  if (run.reports.length) parts.push(report(run));
+  else if (run.kind === "evolve") parts.push(make("p", { className: "hint" }, `No report on held-out seeds yet: purerl evolve report ${run.path || "RUN"}`));
   return parts;
 }
 
-const picture = (run, name) => make("figure", {}, make("img", { src: address(run, name), alt: name }), make("figcaption", {}, name));
+/** How a search's function compares with baselines: in words, and in a table. */
+function report(run) {
+  const verdict = ({ low, high }) => (low === null ? "too few seeds to tell" : low > 0 ? "better" : high < 0 ? "worse" : "no difference seen");
+  const told = (estimate) => short(estimate.value) + between(estimate);
+  const several = new Set(run.reports.map((each) => each.of)).size > 1;
+  const row = (each) => [...(several ? [each.of] : []), `${each.env}${each.held_out ? " (held out)" : ""}`, `${each.baseline}${each.tuned ? `, ${each.tuned}` : ""}`,
+    verdict(each.difference), told(each.difference), told(each.evolved), told(each.compared)];
+  const count = (word) => run.reports.filter((each) => verdict(each.difference) === word).length;
+  const words = ["better", "worse", "no difference seen", "too few seeds to tell"].filter(count).map((word) => `${word}: ${count(word)}`);
+  return card("Held-out report", make("p", {}, `The learned function against ${run.reports.length} baseline${run.reports.length === 1 ? "" : "s"}: ${words.join(", ")}.`),
+    table([...(several ? ["function"] : []), "environment", "baseline", "learned is", "difference", "fitness, learned", "fitness, baseline"], run.reports.map(row), "stacked"),
+    make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${STATISTIC}s, with 95 % bootstrap intervals; differences are paired.`));
+}
+
+const picture = (run, name) => make("figure", {}, make("a", { href: address(run, name), target: "_blank", title: "larger" }, make("img", { src: address(run, name), alt: name })), make("figcaption", {}, name));
 
 function details(run) {
   const parts = [];
   if (run.films.length) parts.push(card("Films", run.films.map((name) => film(run, name))));
   if (run.learned.length) {
-    parts.push(card("Learned functions", run.learned.map((each) => make("div", {}, make("p", {}, make("strong", {}, each.name), ` ${each.socket || each.problem}`),
-      each.words ? make("pre", {}, make("code", {}, each.words)) : "", each.card ? pairs(each.card) : ""))));
+    const known = (name, value) => name in run.settings || name in run.summary || value === "" || name === "algo";
+    const more = (each) => Object.fromEntries(Object.entries(each.card || {}).filter(([name, value]) => !known(name, value)));
+    parts.push(card("Learned functions", run.learned.map((each) => make("div", {}, make("p", {}, make("strong", {}, NAMES[each.name] || each.name), ` ${each.socket || each.problem}`),
+      each.words ? make("pre", {}, make("code", {}, each.words)) : "", pairs(more(each))))));
   }
-  const pictures = run.pictures.filter((name) => !run.sweep.length || name !== "sweep.png");
+  const drawn = [...(run.sweep.length ? ["sweep.png"] : []), ...(run.kind === "evolve" ? ["curve.png"] : [])]; // above, or as a chart
+  const pictures = run.pictures.filter((name) => !drawn.includes(name));
   if (pictures.length) parts.push(card("Pictures", pictures.map((name) => picture(run, name))));
   if (run.results.length) {
     const several = run.configurations > 1;
     const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} frames` : "alive";
-    const cells = (each) => [...(several ? [each.config] : []), each.seed, each.return, each.std, each.length, fate(each)];
-    parts.push(card("Members", table([...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells))));
+    const cells = (each) => [`${each.agent}`, ...(several ? [`${each.config}`] : []), `${each.seed}`, each.return, each.std, each.length, fate(each)];
+    parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells))));
   }
   parts.push(card("Configuration", pairs(run.config)));
   parts.push(card("Run", pairs({ ...run.settings, ...run.options })));
@@ -154,12 +185,17 @@ function details(run) {
   return parts;
 }
 
-/** Curves of a sweep in the order of its ranking, which their colours follow. */
-function byRank(run, series) {
-  const place = new Map(run.sweep.map((each, i) => [each.config, i]));
-  if (!place.size) return series;
-  const sorted = [...series].sort((a, b) => place.get(a.group) - place.get(b.group));
-  return sorted.map((each, i) => ({ ...each, colour: i }));
+/** The curves that are drawn large: of a search the fitness of its candidates, otherwise the first metric. */
+async function large(run, metrics, setting) {
+  if (run.kind !== "evolve") {
+    const found = metrics.length ? await curvesOf([run.path], metrics[0], setting) : null;
+    return found && found.lines.length ? found : null;
+  }
+  const there = Object.keys(FITNESS).filter((name) => metrics.includes(name));
+  const all = await Promise.all(there.map((name) => curvesOf([run.path], name)));
+  const found = all.filter((each) => each.lines.length);
+  const named = found.map((each) => ({ ...each.lines[0], name: FITNESS[each.metric], label: FITNESS[each.metric] }));
+  return found.length ? { ...found[0], lines: named } : null;
 }
 
 async function one(path) {
@@ -168,6 +204,7 @@ async function one(path) {
   const curves = make("div");
   const more = make("div", { className: "columns" });
   let seen = "";
+  let setting = "";
   main.replaceChildren(head, found, curves, more);
   const update = async () => {
     const run = await ask("/api/run", { path });
@@ -179,29 +216,29 @@ async function one(path) {
     document.getElementById("folder").textContent = run.folder;
     head.replaceChildren(make("a", { className: "small", href: "#/" }, "← all runs"), make("div", { className: "head" }, make("h1", {}, run.name || "this run"), kindOf(run), status(run)),
       make("div", { className: "dim" }, `${run.socket ? `${run.socket} of ` : ""}${run.algo} on ${run.env}`),
+      make("div", { className: "dim" }, Object.entries(run.swept).map(([name, values]) => `${name}: ${values}`).join(" · ")),
       make("div", { className: "tiles" }, tiles(run, now)), make("div", {}, progress(run, now)));
-    const state = JSON.stringify([run.changed, run.status, run.films, run.pictures, run.checkpoints, run.reports, curves.clientWidth]);
+    const state = JSON.stringify([run.changed, run.status, run.films, run.pictures, run.checkpoints, run.reports, run.programs, setting, curves.clientWidth]);
     if (state === seen) return;
     seen = state;
     const metrics = ordered(run.metrics);
-    const all = await Promise.all(metrics.map((name) => ask("/api/curve", { path, metric: name })));
-    const [first, ...rest] = all.filter((each) => each.groups.length);
-    const name = (group) => (group === null ? run.name : configuration(run, group));
+    const first = await large(run, metrics, setting);
+    const others = metrics.filter((name) => !first || name !== first.metric).filter((name) => run.kind !== "evolve" || !(name in FITNESS));
+    const rest = (await Promise.all(others.map((name) => curvesOf([path], name, first ? first.setting : "")))).filter((each) => each.lines.length);
     const still = rest.filter((each) => constant(each) !== null);
-    const series = first ? byRank(run, seriesOf(first, name, 0)) : [];
+    const series = first ? seriesOf(first) : [];
     const small = { width: widthIn(curves, 300), height: 190, legend: false };
     const big = { width: widthIn(curves), height: widthIn(curves) < 600 ? 250 : 330 };
-    const drawn = rest.filter((each) => constant(each) === null).map((each) =>
-      chart({ title: each.title, series: byRank(run, seriesOf(each, name, 0)), over: each.over, ...small }));
-    const left = first && first.left_out ? ` ${first.left_out} configurations with lower curves are not drawn.` : "";
+    const drawn = rest.filter((each) => constant(each) === null).map((each) => chart({ title: each.title, series: seriesOf(each), over: each.over, ...small }));
+    const choose = (name) => { setting = name; update(); };
     found.replaceChildren(...findings(run));
-    curves.replaceChildren(make("section", { className: "card" },
-      first ? chart({ title: first.title, series, over: first.over, ...big }) : make("p", { className: "hint" }, "No curve yet."),
-      make("p", { className: "small" }, legend(series) + left)));
-    if (drawn.length || still.length) {
-      const told = still.map((each) => `${each.title} ${short(constant(each))}`).join(", ");
-      curves.append(make("section", { className: "card" }, make("div", { className: "charts" }, drawn), told ? make("p", { className: "small" }, `Constant: ${told}.`) : ""));
-    }
+    curves.replaceChildren(make("section", { className: "card" }, ...(first
+      ? [chart({ title: first.title, series, over: first.over, ...big }), make("p", { className: "small" }, legend(series)), joining(first, setting, choose)]
+      : [make("p", { className: "hint" }, "No curve yet.")])));
+    const told = still.map((each) => `${each.title} ${short(constant(each))}`).join(", ");
+    const constants = told ? make("p", { className: "small" }, `Constant: ${told}.`) : "";
+    if (drawn.length) curves.append(make("section", { className: "card" }, make("div", { className: "charts" }, drawn), constants));
+    else curves.lastChild.append(constants);
     more.replaceChildren(...details(run));
   };
   await update();
@@ -217,6 +254,7 @@ async function compared(paths) {
   const body = make("div");
   let seen = "";
   let offered = "";
+  let setting = "";
   const update = async (again = false) => {
     const runs = await Promise.all(paths.map((path) => ask("/api/run", { path })));
     const state = JSON.stringify([runs.map((run) => [run.changed, run.status]), body.clientWidth]);
@@ -230,23 +268,18 @@ async function compared(paths) {
       pick.replaceChildren(...names.map((name) => make("option", { value: name }, titles[name])));
     }
     pick.value = value;
-    const series = [];
-    let [over, title] = ["", ""];
-    for (const run of runs.filter((each) => (each.metrics || []).includes(value))) {
-      const found = await ask("/api/curve", { path: run.path, metric: value });
-      [over, title] = [found.over, found.title];
-      const named = (group) => (group === null ? run.name : `${run.name}: ${configuration(run, group)}`);
-      series.push(...seriesOf(found, named, series.length));
-    }
+    const having = runs.filter((each) => (each.metrics || []).includes(value)).map((each) => each.path);
+    const found = having.length ? await curvesOf(having, value, setting) : { lines: [], offered: [] };
+    const series = seriesOf(found);
     const rows = runs.map((run) => {
       if (!run.summary) return [run.name, "", "", "–", run.problem, "–", "–", run.status];
       return [run.name, run.algo, run.env, run.members, outcome(run).join("; ").replace(/; return(, )?/, (_, more) => (more ? "; " : "")), run.done, run.speed, run.status];
     });
     const width = widthIn(body);
     body.replaceChildren(
-      make("section", { className: "card" }, chart({ series, over, width, height: width < 600 ? 260 : 420, title }),
-        make("p", { className: "small" }, legend(series))),
-      card("Results", table(["run", "algorithm", "environment", "agents", "return", "frames", "frames/s", ""], rows)),
+      make("section", { className: "card" }, chart({ series, over: found.over || "", width, height: width < 600 ? 260 : 420, title: found.title }),
+        make("p", { className: "small" }, legend(series)), joining(found, setting, (name) => { setting = name; update(true); })),
+      card("Results", table(["run", "algorithm", "environment", "agents", "return", "frames", "frames/s", ""], rows, "stacked")),
       card("What differs", differences(runs)));
   };
   pick.addEventListener("change", () => { metric = pick.value; update(true); });
@@ -258,7 +291,7 @@ async function compared(paths) {
 
 /** The settings in which runs differ, one a row. */
 function differences(runs) {
-  const settings = runs.map((run) => ({ algo: run.algo, env: run.env, ...(run.settings || {}).env_params, ...run.config }));
+  const settings = runs.map((run) => ({ algo: run.algo, env: run.env, ...(run.settings || {}).env_params, ...run.config, ...run.swept }));
   const names = [...new Set(settings.flatMap(Object.keys))];
   const differ = names.filter((name) => new Set(settings.map((each) => JSON.stringify(each[name]))).size > 1);
   if (!differ.length) return make("p", { className: "hint" }, "Nothing but the seeds.");

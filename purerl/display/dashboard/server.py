@@ -21,6 +21,8 @@ ADDRESS = "127.0.0.1"
 SCRIPTS = "charts.js", "list.js", "run.js", "page.js"
 ASSETS = {"/": "page.html"} | {f"/{name}": name for name in (*SCRIPTS, "page.css", "icon.svg")}
 """The files of the page, which lie beside this module."""
+MOST_FIELDS = 512
+"""The largest number of parameters of a request."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -51,13 +53,13 @@ class Answers(NamedTuple):
 
     - ``runs``: the list of runs.
     - ``run``: one run.
-    - ``curve``: the curve of a number of a run.
+    - ``curve``: the curves of a number of some runs, perhaps one for each value of a setting.
     - ``file``: the type and the contents of a file of a run.
     """
 
     runs: Callable[[], Any]
     run: Callable[[str], Any]
-    curve: Callable[[str, str], Any]  # (path, name of a number)
+    curve: Callable[[list[str], str, str], Any]  # (paths, name of a number, name of a setting)
     file: Callable[[str, str], tuple[str, bytes]]  # (path, name of a file) -> (content type, content)
 
 
@@ -132,7 +134,8 @@ def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, st
         name = ASSETS[url.path]
         body = importlib.resources.files(__package__).joinpath(name).read_bytes()
         return HTTPStatus.OK, f"{mimetypes.guess_type(name)[0]}; charset=utf-8", body, OF_PAGE
-    query = {name: values[-1] for name, values in parse_qs(url.query, max_num_fields=8).items()}
+    asked = parse_qs(url.query, max_num_fields=MOST_FIELDS)
+    query = {name: values[-1] for name, values in asked.items()}
     path = query.get("path", "")
     if url.path == "/file":
         kind, body = answers.file(path, query.get("name", ""))
@@ -140,7 +143,7 @@ def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, st
     answer = {
         "/api/runs": answers.runs,
         "/api/run": lambda: answers.run(path),
-        "/api/curve": lambda: answers.curve(path, query.get("metric", "")),
+        "/api/curve": lambda: answers.curve(asked.get("path", [""]), query.get("metric", ""), query.get("setting", "")),
     }.get(url.path)
     if answer is None:
         raise Missing

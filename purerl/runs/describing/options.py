@@ -510,6 +510,10 @@ class PlotOptions:
     y: str = ""
     """Metric of curves: any in the logs, such as loss, eval_return or frames_per_second (default: episode_return; for a
     search: fitness)."""
+    group_by: str = ""
+    """Setting in which the configurations of curves differ, or "run": one curve for each of its values, over all agents
+    with that value. Default: a curve for each configuration if there are at most eight, otherwise the setting that
+    explains most of the variance of their last values."""
 
 
 def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, Any]:

@@ -66,6 +66,27 @@ def in_words(swept: Mapping[str, Sequence[Any]], index: int) -> str:
     return ", ".join(f"{name} {words.value(column[index])}" for name, column in swept.items())
 
 
+def saved_columns(fields: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Returns what the fields of a config file say of all configurations of a sweep, by name, as `columns` does.
+
+    Numbers stay as they are, and other values become short texts. It is empty for a run that is no sweep. Columns of
+    another length than the first one are left out.
+    """
+    tables = []
+    for name in ("programs", "swept"):
+        given = guards.mapping(fields.get(name)).items()
+        lists = {str(key)[:80]: list(map(plain, column)) for key, column in given if isinstance(column, list)}
+        length = len(next(iter(lists.values()), []))
+        tables.append({key: column for key, column in lists.items() if len(column) == length > 0})
+    programs, swept = tables
+    return columns(programs, swept) if programs else swept
+
+
+def plain(value: Any) -> Any:
+    """Returns a value of a setting in a file: numbers as they are, anything else as a short text."""
+    return value if guards.is_number(value) else as_text(guards.plain(value, depth=1))[:80]
+
+
 def parts(directory: Path) -> list[Path]:
     """Returns the directories of the runs of a sweep over several programs; empty for any other run.
 
@@ -76,6 +97,13 @@ def parts(directory: Path) -> list[Path]:
     programs = guards.contents(directory, config_file.NAME).get("programs")
     first = next(iter(programs.values()), None) if isinstance(programs, dict) else None
     return [directory / str(k) for k in range(min(len(first), MOST_PROGRAMS))] if isinstance(first, list) else []
+
+
+def named(directory: Path) -> str:
+    """Returns the name of a run; for a program of a sweep with the name of the sweep before it."""
+    directory = directory.resolve()
+    sweep = directory.parent
+    return f"{sweep.name}/{directory.name}" if directory in parts(sweep) else directory.name
 
 
 def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from purerl.display import words
+from purerl.display import lines, words
 from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
-from purerl.display.words import shown
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file, run_directory, sweeps
-from purerl.runs.reading.results import NO_METRICS
+from purerl.runs.reading import run_curves
 from purerl.store import guards, log
 from purerl.store.guards import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
 
@@ -65,18 +64,15 @@ def answers(folder: Path) -> Answers:
         directory = _inside(root, path)
         return {"folder": str(folder), **_row(root, directory, columns), **details(directory, columns)}
 
-    def curve(path: str, metric: str) -> dict[str, Any]:
-        directory, problem = _inside(root, path), None
-        for name, (x, labels) in LOGS.items():
-            try:
-                table = read(directory, name)
-            except ConfigError as error:
-                problem = error
-                continue
-            if metric in table and metric not in NO_CURVES:
-                titles = {"title": shown(metric), "over": shown(x)}
-                return {"metric": metric, **titles, **curves.curve(table, x, metric, labels)}
-        raise problem or Missing(f"the run has no {metric[:80]}")
+    def curve(paths: list[str], metric: str, setting: str = "") -> dict[str, Any]:
+        directories = [_inside(root, path) for path in paths]
+        if metric in NO_CURVES or not all(metric in run_curves.metrics(each, columns) for each in directories):
+            for name in run_curves.LOGS:
+                read(directories[0], name)  # which tells why it cannot be read
+            raise Missing(f"the run has no {metric[:80]}")
+        found = run_curves.lines(directories, metric, read=columns)
+        titles = {"metric": metric, "title": words.shown(metric), "over": "frames"}
+        return {**titles, **curves.curves(lines.readable(found, setting))}
 
     def file(path: str, name: str) -> tuple[str, bytes]:
         directory = _inside(root, path)
@@ -95,7 +91,7 @@ def _runs(root: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(root):
         here = Path(place)
         if config_file.NAME in files and guards.is_plain(here / config_file.NAME):
-            folders[:] = [part.name for part in sweeps.parts(here) if part.name in folders]
+            folders.clear()
             yield here
         elif len(here.relative_to(root).parts) >= DEPTH:
             folders.clear()
@@ -118,29 +114,23 @@ def _inside(root: Path, path: str) -> Path:
     return directory
 
 
-def _name(directory: Path) -> str:
-    """Returns the name of a run in the list; for a program of a sweep with the name of the sweep before it."""
-    sweep = directory.parent
-    return f"{sweep.name}/{directory.name}" if directory in sweeps.parts(sweep) else directory.name
-
-
 def _changed(directory: Path) -> float:
     """Returns when a run wrote last, in seconds since 1970."""
-    files = (directory / name for name in (*LOGS, config_file.NAME, "summary.json"))
+    files = (directory / name for name in (*run_curves.LOGS, config_file.NAME, "summary.json"))
     return max((path.lstat().st_mtime for path in files if guards.is_plain(path)), default=0.0)
 
 
 def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     """Returns the row of a run in the list."""
-    row: dict[str, Any] = {"path": directory.relative_to(root).as_posix().removeprefix("."), "name": _name(directory)}
-    row["changed"] = _changed(directory)
+    path = directory.relative_to(root).as_posix().removeprefix(".")
+    row = {"path": path, "name": sweeps.named(directory), "changed": _changed(directory)}
     try:
         file = config_file.read(directory / config_file.NAME)
     except ConfigError as error:
         return {**row, "kind": "damaged", "status": "damaged", "problem": str(error)[:MOST_CHARACTERS]}
     summary, fields = guards.contents(directory, "summary.json"), file.fields
-    seeds, first = fields.get("seeds"), next(iter(_mapping(fields.get("swept")).values()), None)
-    configurations = (len(first) if isinstance(first, list) else 1) * max(1, len(sweeps.parts(directory)))
+    seeds, swept = fields.get("seeds"), sweeps.saved_columns(fields)
+    configurations = len(next(iter(swept.values()), [0]))
     members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
     members = max(1, guards.count(fields.get("population"))) if file.command == "evolve" else members
     kind = "population" if file.command == "train" and members > 1 else file.command
@@ -158,7 +148,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
         "done": done,
         "total": done if status == "completed" else total,  # whole iterations may be fewer frames than total_steps
         "return": _score(directory, file.command, summary),
-        **_pace(directory, summary, columns),
+        **_pace(directory, summary, columns, done if file.command == "evolve" else 0),
         **_spark(directory, file.command, columns),
     }
 
@@ -173,8 +163,8 @@ def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | No
         return guards.number(summary.get("fitness"))
     if command == "sweep":
         best = next(iter(guards.listed(guards.contents(directory, "sweep.json"), "ranked")), None)
-        return guards.number(_mapping(best).get("value"))
-    return guards.number(_mapping(summary.get("return_iqm")).get("value"))
+        return guards.number(guards.mapping(best).get("value"))
+    return guards.number(guards.mapping(summary.get("return_iqm")).get("value"))
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:
@@ -196,7 +186,7 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
         return (guards.count(float(done[-1])) if done is not None else 0), guards.count(file.fields.get("generations"))
-    total = guards.count(_mapping(file.fields.get("config")).get("total_steps")) * members
+    total = guards.count(guards.mapping(file.fields.get("config")).get("total_steps")) * members
     if inner := sweeps.parts(directory):
         return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
@@ -210,14 +200,18 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     return guards.count(float(done)), total
 
 
-def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:
-    """Returns frames a second and seconds of all members, from the summary, or from the log while a run goes on."""
-    times = columns(directory, "times.jsonl")
-    last = {name: float(times[name][-1]) if name in times else None for name in ("frames_per_second", "seconds")}
+def _pace(directory: Path, summary: dict[str, Any], columns: Any, generations: int) -> dict[str, float | None]:
+    """Returns frames a second and seconds of all members, from the summary, or from the log while a run goes on.
+
+    Of a search it returns generations a second.
+    """
+    logs = [columns(part, "times.jsonl") for part in sweeps.parts(directory) or [directory]]
+    last = lambda name: [float(times[name][-1]) for times in logs if name in times]
     seconds = guards.number(summary.get("wall_seconds")) or guards.number(summary.get("seconds"))
+    frames = guards.number(summary.get("steps_per_second")) or next(reversed(last("frames_per_second")), None)
     return {
-        "speed": guards.number(summary.get("steps_per_second")) or last["frames_per_second"],
-        "seconds": seconds or last["seconds"],
+        "speed": generations / seconds if generations and seconds else frames,
+        "seconds": seconds or (sum(last("seconds")) or None),
     }
 
 
@@ -238,17 +232,11 @@ def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
 
 KINDS = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4", ".html": "text/html; charset=utf-8"}
 """The types of the pictures and films in a run directory that are shown, by the suffix of their names."""
-LOGS = {
-    "metrics.jsonl": ("env_steps", ("config", "seed")),
-    "evaluations.jsonl": ("env_steps", ("config", "seed")),
-    "quantiles.jsonl": ("env_steps", ("", "first_member")),
-    "times.jsonl": ("env_steps", ("", "first_member")),
-    "generations.jsonl": ("frames", ("", "")),
-}
-"""The logs that hold curves: the column that these are drawn over, and the columns that identify a member."""
 REPORTS = "report.json", "closed-report.json", "network-report.json"
 """The files of reports on a search's function, on its closed form and on the network fitted to it."""
-NO_CURVES = (*NO_METRICS, "seconds")
+APART = "config", "learned", "swept", "seeds", "programs"
+"""The fields of a config file that are shown elsewhere than among its settings."""
+NO_CURVES = (*run_curves.NO_METRICS, "seconds")
 """The numbers of a log that are no results."""
 
 
@@ -262,14 +250,13 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     except ConfigError:
         return {}
     summary, fields, shown = guards.contents(directory, "summary.json"), file.fields, shown_in(directory)
-    names = [name for log in LOGS for name in columns(directory, log)]
     ranked = guards.listed(guards.contents(directory, "sweep.json"), "ranked")
-    swept = {name: column for name, column in _mapping(fields.get("swept")).items() if isinstance(column, list)}
-    settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
+    swept = sweeps.saved_columns(fields)
+    settings = {name: value for name, value in fields.items() if name not in APART}
     over_configurations = ("return_mean", "return_iqm") if swept else ()
     hidden = (*fields, "card", *over_configurations)
     summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in hidden}
-    metrics = [name for name in dict.fromkeys(names) if name not in NO_CURVES]
+    metrics = [name for name in run_curves.metrics(directory, columns) if name not in NO_CURVES]
     return {
         "metrics": metrics,
         "titles": {name: words.shown(name) for name in metrics},
@@ -277,12 +264,14 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
         "settings": plain(settings),
         "options": plain(file.options),
         "history": plain(file.history),
-        "swept": {str(name)[:80]: [guards.number(x) for x in column[:MOST_MEMBERS]] for name, column in swept.items()},
+        "swept": {name: _values(column) for name, column in swept.items()},
         "results": _members(fields, summary),
         "summary": plain(summed),
         "checkpoints": _checkpoints(directory),
         "reports": [row for name in REPORTS for row in _report(directory, name)],
         "sweep": [_place(row, swept) for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)],
+        "search": _search(fields) if file.command == "evolve" else [],
+        "programs": [_program(part, k, fields) for k, part in enumerate(sweeps.parts(directory))],
         "learned": _learned(directory, fields),
         "pictures": [name for name in shown if name.endswith(".png")],
         "films": [name for name in shown if not name.endswith(".png")],
@@ -299,7 +288,8 @@ def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, 
     rows = []
     for i in range(min(len(alive), MOST_MEMBERS) if seeds else 0):
         numbers = {name: guards.number(column[i]) if i < len(column) else None for name, column in lists.items()}
-        rows.append({"config": i // len(seeds), "seed": seeds[i % len(seeds)], "alive": alive[i] is True, **numbers})
+        label = {"agent": i, "config": i // len(seeds), "seed": seeds[i % len(seeds)]}
+        rows.append({**label, "alive": alive[i] is True, **numbers})
     return rows
 
 
@@ -317,11 +307,66 @@ def _checkpoints(directory: Path) -> list[dict[str, Any]]:
     return sorted(checkpoints, key=lambda each: (each["batch"] or 0, each["step"]))
 
 
+def _values(column: list[Any]) -> str:
+    """Returns the values of a swept setting as text: all of them if they are few."""
+    values = list(dict.fromkeys(map(words.value, column)))
+    return ", ".join(values) if len(values) <= lines.MOST else f"{len(values)} values, {_ends(column)}"
+
+
+def _ends(column: list[Any]) -> str:
+    """Returns between which values a swept setting lies, as text."""
+    ends = (min(column), max(column)) if all(map(guards.is_number, column)) else (column[0], column[-1])
+    return " to ".join(map(words.value, ends))
+
+
 def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
-    """Returns a row of a sweep's ranking: a configuration's number, values, estimate and return of each seed."""
+    """Returns a row of a sweep's ranking.
+
+    It has a configuration's number, those of its agents as text, its program (None: there is one program), the values
+    of what is swept as texts, an estimate, and the return of each seed.
+    """
     returns = [guards.number(x) for x in guards.listed(row, "returns")[:MOST_MEMBERS]]
-    values = {str(name)[:80]: guards.number(row.get(name)) for name in swept}
-    return {**values, "config": guards.count(row.get("config")), "returns": returns, **_estimate(row)}
+    config = guards.count(row.get("config"))
+    program = guards.count(row["program"]) if "program" in row else None
+    place = {"config": config, "program": program, "agents": words.agents(config, len(returns))}
+    values = [words.value(sweeps.plain(row.get(name))) for name in swept]
+    return {**place, "values": values, "returns": returns, **_estimate(row)}
+
+
+def _program(directory: Path, number: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """Returns what is told of a program of a sweep of several: its number, settings, status and best return."""
+    columns = sweeps.saved_columns({"programs": fields.get("programs")})
+    summary = guards.contents(directory, "summary.json")
+    score = _score(directory, "sweep" if guards.mapping(fields.get("swept")) else "train", summary)
+    status = _status(directory, summary) if guards.is_plain(directory / config_file.NAME) else "waiting"
+    return {"program": number, "settings": sweeps.in_words(columns, number), "status": status, "return": score}
+
+
+def _search(fields: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns what a search is, as names and texts."""
+    strategy, config, initial = (guards.mapping(fields.get(name)) for name in ("strategy", "config", "initial"))
+    numbers = {str(name)[:80]: value for name, value in strategy.items() if guards.is_number(value)}
+    count = lambda fields, name, what: f"{(n := guards.count(fields.get(name))):,} {what}{'s'[: n != 1]}"
+    lifetimes = [words.value(x) for x in guards.listed(fields, "lifetimes")[: lines.MOST] if guards.is_number(x)]
+    return [
+        ("what evolves", f"{guards.text(fields.get('socket'))}, a part of {guards.text(fields.get('algo'))}"),
+        ("environments", ", ".join(map(guards.text, guards.listed(fields, "envs")[:20]))),
+        ("a generation", f"{count(fields, 'population', 'candidate')}, each with {count(fields, 'num_seeds', 'seed')}"),
+        (
+            "a training",
+            count(config, "total_steps", "frame")
+            + (f", times {', '.join(lifetimes)}" if lifetimes not in ([], ["1"]) else ""),
+        ),
+        ("generations", str(guards.count(fields.get("generations")))),
+        (
+            "strategy",
+            ", ".join([guards.text(strategy.get("name")), *(f"{k} {words.value(x)}" for k, x in numbers.items())]),
+        ),
+        (
+            "begins at",
+            f"a learned {guards.text(initial.get('socket')) or 'function'}" if initial else "the algorithm's own",
+        ),
+    ]
 
 
 def _report(directory: Path, name: str) -> list[dict[str, Any]]:
@@ -334,7 +379,7 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
             "env": guards.text(row.get("env")),
             "held_out": row.get("trained_on") is False,
             "baseline": guards.text(row.get("baseline")),
-            "tuned": words(_mapping(row.get("tuned"))),
+            "tuned": words(guards.mapping(row.get("tuned"))),
             "of": of,
             "evolved": _estimate(row.get("fitness_iqm")),
             "compared": _estimate(row.get("baseline_iqm")),
@@ -346,18 +391,13 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _estimate(value: Any) -> dict[str, float | None]:
-    return {name: guards.number(_mapping(value).get(name)) for name in ("value", "low", "high")}
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    """Returns a mapping of a file; an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
+    return {name: guards.number(guards.mapping(value).get(name)) for name in ("value", "low", "high")}
 
 
 def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Describes the functions that a search found here, and those that a training uses."""
     documents = {name: guards.contents(directory, name) for name in ("artefact.json", "closed.json")}
-    used = _mapping(fields.get("learned"))
+    used = guards.mapping(fields.get("learned"))
     documents |= {str(name)[:80]: value for name, value in used.items() if isinstance(value, dict)}
     return [_function(name, document) for name, document in documents.items() if document]
 
