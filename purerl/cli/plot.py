@@ -123,7 +123,7 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     _, config = artefacts.training(artefact, trust=trust, where=runs[0])
     there = {"fitness", *run_curves.metrics(runs[0], run_curves.columns)}
     names = [name for name in ("fitness_worst", "fitness", "fitness_best") if name in there]
-    curves = {name: run_curves.lines(runs, name)[0] for name in names}
+    curves = {str(name): run_curves.lines(runs, name)[0] for name in names}
     values = {name: each.values for name, each in curves.items()}
     return pictures.search(curves["fitness"].x, values, "frames", artefact, config)
 

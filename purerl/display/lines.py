@@ -165,16 +165,23 @@ def _groups(lines: Sequence[Line], setting: str) -> dict[str, list[int]]:
     values = list(dict.fromkeys(each))
     numbers = sorted(value for value in values if isinstance(value, int | float))
     others = [value for value in values if not isinstance(value, int | float)]
-    labels = {value: words.value(value) for value in numbers} | {x: NOTHING if x is None else x for x in others}
+    shown = _shown(numbers)
+    labels = shown | {x: NOTHING if x is None else x for x in others}
     if len(values) > MOST and len(others) <= MOST - RANGES:
         parts = (part.tolist() for part in np.array_split(np.array(numbers), RANGES))
-        labels |= {x: f"{words.value(part[0])} to {words.value(part[-1])}" for part in parts for x in part}
+        labels |= {x: f"{shown[part[0]]} to {shown[part[-1]]}" for part in parts for x in part}
     elif len(values) > MOST:
         labels |= dict.fromkeys([*numbers, *others][MOST - 1 :], f"{len(values) - MOST + 1} others")
     result: dict[str, list[int]] = {label: [] for label in labels.values()}
     for i, value in enumerate(each):
         result[labels[value]].append(i)
     return result
+
+
+def _shown(numbers: Sequence[float]) -> dict[float, str]:
+    """Returns numbers as texts that differ: with four digits, or with all of them if some would be the same."""
+    texts = [words.value(x) for x in numbers]
+    return dict(zip(numbers, texts if len(set(texts)) == len(texts) else map(repr, numbers), strict=True))
 
 
 def _joined(name: str, lines: Sequence[Line]) -> Line:

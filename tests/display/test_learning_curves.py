@@ -51,6 +51,17 @@ def test_legends_cover_no_line(count):
     assert box.y0 >= 0 and 0 <= box.x0 < box.x1 <= figure.bbox.width
 
 
+def test_legends_of_panels_cover_no_line():
+    """As matplotlib 29418 had it: legends of the parts of a figure, each below the panel of its part."""
+    x = np.arange(3.0)
+    figure = plots.panels_figure(x, {name: {"mean": np.ones((5, 3)), "best": np.ones((5, 3))} for name in "abc"})
+    figure.draw_without_rendering()
+    for part in figure.subfigs[:3]:
+        [panel], [legend] = part.axes, part.legends
+        around = panel.get_tightbbox()
+        assert around is not None and legend.get_window_extent().y1 <= around.y0 + 1
+
+
 def test_population_figure():
     """Nested areas around the interquartile mean; one line for one agent."""
     x, levels = np.arange(3.0), (0.05, 0.25, 0.5, 0.75, 0.95)

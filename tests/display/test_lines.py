@@ -95,3 +95,37 @@ def test_long_lines_have_few_points():
     np.testing.assert_array_equal(first.x, 10 * np.arange(lines.POINTS) + 5.5)
     np.testing.assert_array_equal(first.values, [first.x])
     assert second.x.shape == (50,) and set(second.values[0]) == {3}
+
+
+# What users of other libraries have reported, as it is here.
+
+
+def test_two_equal_runs_joined_are_each_of_them():
+    """A straight line of 500 points twice is itself, at the same frames (wandb/wandb 4879, 1566)."""
+    x = np.arange(1.0, 501.0) * 1000
+    twice = [Line("a", x, x[None], {"a": 1, "run": "1"}), Line("b", x, x[None], {"a": 1, "run": "2"})]
+    other = Line("c", x, x[None], {"a": 2, "run": "3"})
+    [alone] = readable(twice[:1]).lines
+    joined = readable([*twice, other], "a").lines[0]
+    np.testing.assert_array_equal(joined.x, alone.x)
+    np.testing.assert_array_equal(joined.values, np.repeat(alone.values, 2, axis=0))
+    np.testing.assert_array_equal(joined.values, np.stack([joined.x] * 2))
+
+
+def test_a_longer_run_beside_it_moves_no_curve():
+    """Runs of 10 points have the same curve with and without others of 20 (wandb/wandb 6672)."""
+    short = [Line(f"{i}", np.arange(1.0, 11.0), np.arange(10.0)[None] + i, {"epochs": 10}) for i in range(3)]
+    long = [Line(f"{i}", np.arange(1.0, 21.0), np.zeros((1, 20)), {"epochs": 20}) for i in range(3)]
+    alone = readable([*short, short[0]._replace(settings={"epochs": 0})], "epochs").lines[1]
+    beside = readable(short + long, "epochs").lines[0]
+    assert alone.name == beside.name == "epochs 10"
+    np.testing.assert_array_equal(alone.x, beside.x)
+    np.testing.assert_array_equal(alone.values, beside.values)
+
+
+def test_small_and_close_numbers_have_names_of_their_own():
+    """Learning rates of 1e-5 are told (wandb/wandb 6931), and numbers that differ in the fifth digit do not mix."""
+    drawn = readable([constant(i, lr=i * 1e-5) for i in range(1, 4)], "lr")
+    assert [line.name for line in drawn.lines] == ["lr 1e-05", "lr 2e-05", "lr 3e-05"]
+    close = [constant(i, gamma=gamma) for i, gamma in enumerate((0.9999, 0.99991, 0.99995))]
+    assert [line.name for line in readable(close, "gamma").lines] == ["gamma 0.9999", "gamma 0.99991", "gamma 0.99995"]

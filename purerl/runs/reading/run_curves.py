@@ -70,7 +70,9 @@ def lines(directories: Sequence[Path], metric: str, axis: str = "frames", read: 
         if not known:
             raise ConfigError(f"{directory}: has no log of a run")
         if metric not in known:
-            raise ConfigError(f"y = {metric!r}: no number in the logs of {directory}; nearest: {nearest(metric, known)}")
+            raise ConfigError(
+                f"y = {metric!r}: no number in the logs of {directory}; nearest: {nearest(metric, known)}"
+            )
         for line in _of_run(directory, metric, axis, read):
             parts = [name] if len(directories) > 1 or not line.name else []
             settings = {**line.settings, RUN: name} if len(directories) > 1 else line.settings
