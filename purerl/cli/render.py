@@ -17,10 +17,10 @@ def render(args: list[str]) -> int:
     cfg.check(options)
     params = options.params
 
-    from purerl.runs.reading import episodes
+    from purerl.runs.reading import episodes, filmed
 
     with prepared(options), copies.planned(pictures=True):
-        path, frames, returns = episodes.render(options, params)
-    text = ", ".join(f"{each:.5g}" for each in returns)
-    output.show(f"{printable(shown(path))}: {frames} frames, return {text}")
+        path, frames, played = episodes.render(options, params)
+    text = filmed.in_words([episode.returns for episode in played])
+    output.show(f"{printable(shown(path))}: {frames} frames, {text}")
     return 0

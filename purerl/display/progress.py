@@ -117,6 +117,7 @@ def show(
     env_steps: int,
     clock: Callable[[], float] = time.perf_counter,
     activity: Activity = lambda: (0, ""),
+    what: str = "return",
 ) -> Iterator[Report]:
     """Shows progress towards a number of environment steps.
 
@@ -127,12 +128,13 @@ def show(
         env_steps: The number of environment steps to come, over all members.
         clock: A function that returns the seconds that count.
         activity: A function that returns what goes on between two reports.
+        what: The name of what the reports have in place of returns.
 
     Yields:
         The `Report` to call with the progress.
     """
     elsewhere = _cell if console.is_jupyter else _lines
-    with (_bar if console.is_terminal else elsewhere)(console, env_steps, clock, activity) as report:
+    with (_bar if console.is_terminal else elsewhere)(console, env_steps, clock, activity, what) as report:
         yield report
 
 
@@ -155,7 +157,9 @@ def _ticking(tick: Callable[[], None], seconds: float = 1.0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bar(console: Console, env_steps: int, clock: Callable[[], float], activity: Activity) -> Iterator[Report]:
+def _bar(
+    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str
+) -> Iterator[Report]:
     """Shows progress as a line that is updated in place."""
     columns = (
         BarColumn(bar_width=20 if console.width >= WIDE else 3),
@@ -163,7 +167,7 @@ def _bar(console: Console, env_steps: int, clock: Callable[[], float], activity:
         TextColumn("{task.fields[speed]}"),
         TextColumn("ETA"),
         TimeRemainingColumn(),
-        TextColumn("return {task.fields[current]}{task.fields[living]}{task.fields[doing]}"),
+        TextColumn(what + " {task.fields[current]}{task.fields[living]}{task.fields[doing]}"),
     )
     with Progress(*columns, console=console) as bar:
         task, start = bar.add_task("", total=env_steps, speed="starting", current="-", living="", doing=""), clock()
@@ -188,7 +192,9 @@ def _bar(console: Console, env_steps: int, clock: Callable[[], float], activity:
 
 
 @contextlib.contextmanager
-def _lines(console: Console, env_steps: int, clock: Callable[[], float], activity: Activity) -> Iterator[Report]:
+def _lines(
+    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str
+) -> Iterator[Report]:
     """Shows progress as a line when it starts, one soon after, and one for each completed tenth.
 
     If there is no report for `QUIET` seconds there is one about what goes on. Further ones come when something else
@@ -202,7 +208,7 @@ def _lines(console: Console, env_steps: int, clock: Callable[[], float], activit
     def line(done: int, more: str = "") -> None:
         nonlocal written
         written = time.perf_counter()
-        say(console, _line(done, env_steps, clock() - start, latest) + living + more)
+        say(console, _line(done, env_steps, clock() - start, latest, what) + living + more)
 
     def report(done: int, returns: np.ndarray, alive: int) -> None:
         nonlocal tenth, early, so_far, latest, living, news
@@ -227,16 +233,21 @@ def _lines(console: Console, env_steps: int, clock: Callable[[], float], activit
         yield report
 
 
-def _line(done: int, env_steps: int, seconds: float, returns: np.ndarray) -> str:
-    """Returns as a line how far a training is, after so many seconds, and the latest returns of its agents."""
+def _line(done: int, env_steps: int, seconds: float, returns: np.ndarray, what: str) -> str:
+    """Returns as a line how far a training is, after so many seconds, and the latest returns of its agents.
+
+    They are called ``what``.
+    """
     seconds = max(seconds, 1e-9)
     left = duration(round(seconds * (env_steps / done - 1))) if done else "-"
     speed = frames_per_second(done / seconds)
-    return f"{100 * done // env_steps:3d} %  {speed}  ETA {left}  return {in_words(returns) or '-'}"
+    return f"{100 * done // env_steps:3d} %  {speed}  ETA {left}  {what} {in_words(returns) or '-'}"
 
 
 @contextlib.contextmanager
-def _cell(console: Console, env_steps: int, clock: Callable[[], float], activity: Activity) -> Iterator[Report]:
+def _cell(
+    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str
+) -> Iterator[Report]:
     """Shows progress as a line of a notebook's cell, which is updated in place."""
     from IPython.display import display
 
@@ -247,7 +258,7 @@ def _cell(console: Console, env_steps: int, clock: Callable[[], float], activity
     def report(done: int, returns: np.ndarray, alive: int) -> None:
         full = width * done // env_steps
         bar = "█" * full + "░" * (width - full)
-        line = _line(done, env_steps, clock() - start, returns) + _living(returns.size, alive)
+        line = _line(done, env_steps, clock() - start, returns, what) + _living(returns.size, alive)
         handle.update(text(f"{bar} {line}"), raw=True)
 
     yield report

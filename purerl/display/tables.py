@@ -1,6 +1,8 @@
 """Summaries and tables of runs, printed to the terminal, at most 80 columns wide."""
 
+import itertools
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ WIDTH = 80
 """The columns of a terminal for which tables are made."""
 NAME = 30
 """The columns for the names of runs and environments, in tables of several."""
+OUTCOMES = "won", "drawn", "lost"
+"""The outcomes of a game, as they are named in results."""
 EACH = f"IQM: {STATISTIC} [its 95 % bootstrap interval, from {aggregates.LEAST} agents on]"
 
 
@@ -29,14 +33,8 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     Agents that died do not count in returns; the line has their number. A sweep's line has no returns: its ranking has
     them. An agent of whose episodes none ended has none either.
     """
-    living = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
-    size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(living)
-    returns = [x for x in living if np.isfinite(x)]
-    parts = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
-    if parts and len(returns) >= aggregates.LEAST:
-        everyone = np.where(summary["alive_per_seed"], summary["return_per_seed"], np.nan)
-        parts[0] += f" (worst: agent {np.nanargmin(everyone)}, {np.nanmin(everyone):.1f})"
-    parts += ["no return" if not returns else ""] if living and not summary.get("swept") else []
+    size, died = len(summary["alive_per_seed"]), summary["alive_per_seed"].count(False)
+    parts = _played(summary) if died < size and not summary.get("swept") else []
     parts = [*filter(None, [*parts, cut_off(summary)])]
     parts += [f"{died} of {size} agents died"] if died else []
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
@@ -45,6 +43,20 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     pace = f"{progress.frames_per_second(summary['steps_per_second'])}, {seconds:.1f} s" if seconds == seconds else ""
     told = filter(None, [pace, ", ".join(parts), shown(directory)])
     say(console, f"{summary['status']}: {'; '.join(told)}")
+
+
+def _played(summary: dict[str, Any]) -> list[str]:
+    """Returns in words what the living agents of a run have earned; in a zero-sum game how much they have won."""
+    alive = summary["alive_per_seed"]
+    returns = [x for x in itertools.compress(summary["return_per_seed"], alive) if np.isfinite(x)]
+    if not returns:
+        return ["no return"]
+    by_seat = in_seats(summary, alive)
+    if "seat_won_per_seed" in summary:
+        return [by_seat]
+    everyone = np.where(alive, summary["return_per_seed"], np.nan)
+    worst = f" (worst: agent {np.nanargmin(everyone)}, {np.nanmin(everyone):.1f})"
+    return [f"return {in_words(np.array(returns))}{worst if len(returns) >= aggregates.LEAST else ''}", by_seat]
 
 
 def cut_off(result: dict[str, Any]) -> str:
@@ -56,27 +68,32 @@ def cut_off(result: dict[str, Any]) -> str:
 def print_evaluation(result: dict[str, Any]) -> None:
     """Prints an evaluation as a table with one row per agent.
 
-    Unless the run is a sweep a line with the agents' returns follows, as `progress.in_words` has them.
+    In an environment of several agents one with a row for each seat follows, and unless the run is a sweep a line with
+    the agents' returns, as `progress.in_words` has them, or with the games that were won if all would be 0.
     """
     names = list(result["members"][0])
     for name, before in (("chosen", ""), ("against", "against ")):
         if name in result:
             output.show(before + result[name]["words"])
-    results = [name for name in ("won", "drawn", "lost") if f"{name}_per_seed" in result]
+    results = [name for name in OUTCOMES if f"{name}_per_seed" in result]
     title = f"{result['algo']} on {result['env']}, means of {result['episodes']} episodes"
     table = Table("agent", *names, "return", "std", "length", "unfinished", *results, title=title)
-    columns = ("return", "return_std", "length", "unfinished", *results)
-    for agent, label, mean, std, length, unfinished, *parts in zip(
-        _numbers(result), result["members"], *(result[f"{name}_per_seed"] for name in columns), strict=True
-    ):
-        numbers = f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *(f"{part:.1%}" for part in parts)
+    columns = [result[f"{name}_per_seed"] for name in ("return", "return_std", "length", "unfinished")]
+    columns += [_shares(result, name) for name in results]
+    agents = zip(_numbers(result), result["members"], *columns, strict=True)
+    for agent, label, average, std, length, unfinished, *parts in agents:
+        numbers = f"{average:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *parts
         table.add_row(agent, *map(str, label.values()), *numbers)
     _print(table)
+    if result.get("seats"):
+        _print(seats_table(result))
     if not result["swept"]:
         size = len(result["members"])
         agents = f" over {size} agents, {STATISTIC} with its 95 % interval" if size >= aggregates.LEAST else ""
         known = in_words(np.array(result["return_per_seed"]))
-        output.show(f"return {known}{agents}" if known else "no return: no episode ended")
+        of_all = f"return {known}{agents}" if known else "no return: no episode ended"
+        is_game = "seat_won_per_seed" in result and "won_per_seed" not in result
+        output.show(in_seats(result, [True] * size) if is_game and known else of_all)
     if words := cut_off(result):
         output.show(words)
 
@@ -84,6 +101,52 @@ def print_evaluation(result: dict[str, Any]) -> None:
 def _numbers(result: dict[str, Any]) -> list[str]:
     """Returns the numbers of the agents of an evaluation, which `--agent` and ``RUN:N`` take."""
     return [str(result["chosen"]["agent"])] if "chosen" in result else list(map(str, range(len(result["members"]))))
+
+
+def seats_table(result: dict[str, Any]) -> Table:
+    """Makes the table of an evaluation in an environment of several agents with one row per seat.
+
+    Shares have their 95 % intervals, unless they are means over several agents that play.
+    """
+    size = len(result["members"])
+    names = [name for name in OUTCOMES if f"seat_{name}_per_seed" in result]
+    table = Table("seat", "return", *names, title="by seat" + (f", means over {size} agents" if size > 1 else ""))
+    for i, seat in enumerate(result["seats"]):
+        of_seat = {name: [each[i] for each in column] for name, column in result.items() if name.startswith("seat_")}
+        row = {name.removeprefix("seat_"): column for name, column in of_seat.items()}
+        means = [f"{_mean(row[f'{name}_per_seed']):.1%}" for name in names]
+        shares = means if size > 1 else [_shares(row, name)[0] for name in names]
+        average = _mean(row["return_per_seed"])
+        table.add_row(seat, f"{average:.2f}" if np.isfinite(average) else "-", *shares)
+    return table
+
+
+def _shares(result: dict[str, Any], name: str) -> list[str]:
+    """Returns each agent's share of games that were won, drawn or lost, and below it its interval, as text."""
+    shares, intervals = (result[f"{name}_{what}per_seed"] for what in ("", "interval_"))
+    told = lambda share, low, high: f"{share:.1%}\n{100 * low:.0f}–{100 * high:.0f} %" if np.isfinite(share) else "-"
+    return [told(share, *interval) for share, interval in zip(shares, intervals, strict=True)]
+
+
+def in_seats(result: dict[str, Any], among: list[bool]) -> str:
+    """Returns in words who won the games of an evaluation, or else the return of each seat.
+
+    They are means over the agents in ``among`` ``[P]``. Empty for an environment of one agent.
+    """
+    means = lambda table: [_mean(column) for column in zip(*itertools.compress(table, among), strict=True)]
+    if won := means(result.get("seat_won_per_seed", [])):
+        each = [f"seat {seat} {100 * share:.1f} %" for seat, share in zip(result["seats"], won, strict=True)]
+        return f"games won by {', '.join(each)}, drawn {max(100 * (1 - sum(won)), 0.0):.1f} %"
+    returns = means(result.get("seat_return_per_seed", []))
+    named = [f"seat {seat}" if seat.isdecimal() else seat for seat in result.get("seats", [])]
+    each = [f"{name} {x:.1f}" for name, x in zip(named, returns, strict=False)]
+    return f"by {', '.join(each)}" if each else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Computes the mean of the finite ones of some values; nan if there is none."""
+    known = [x for x in values if np.isfinite(x)]
+    return float(np.mean(known)) if known else np.nan
 
 
 FEW_LEVELS = 20

@@ -9,15 +9,25 @@ NAMES = {
     "episode_return.0.5": "return of the median agent",
     "episode_length": "length of episodes",
     "eval_return": "return in evaluations",
+    "won": "games won",
+    "drawn": "games drawn",
+    "eval_won": "games won in evaluations",
+    "eval_drawn": "games drawn in evaluations",
 }
 """The names of those logged numbers that are not shown as the words of their name in the log. A frame is an
 environment step of one agent, or in a search of all."""
+OF_SEATS = "episode_return", "eval_return", "won", "eval_won"
+"""The logged numbers of which there is also one of each seat, by its number, or of the ``least`` and the ``largest``
+of many seats (`purerl.loops.seat_metrics`)."""
 STATISTIC = "interquartile mean"
 """The name of `purerl.formulas.aggregates.iqm` of scores of several agents."""
 
 
 def shown(name: str) -> str:
     """Returns the name under which a logged number is shown."""
+    kind, _, seat = name.partition("/")
+    if seat and kind in OF_SEATS:
+        return f"{shown(kind)}, {f'seat {seat}' if seat.isdecimal() else f'{seat} of seats'}"
     return NAMES.get(name, name.replace("_", " "))
 
 

@@ -117,6 +117,10 @@ class _Checks:
         self._observations(turn.obs, "step's obs", at)
         if turn.next_obs is not turn.obs:
             self._observations(turn.next_obs, "step's next_obs", at)
+        if self._host.zero_sum:
+            most = _ROUNDING * self._host.num_agents * (1 + np.abs(turn.reward).max(axis=1))
+            if (np.abs(turn.reward.sum(axis=1)) > most).any():
+                self._problem(f"reward: zero_sum, but those of all agents do not add up to 0, {at}")
         ended: Any = turn.last.reshape(self._lead[0], -1).all(axis=1)
         self.terminated += int(np.sum(turn.terminated))
         self.truncated += int(np.sum(turn.truncated))

@@ -90,6 +90,7 @@ def from_host(host: HostEnv) -> Env:
         partly_observed=host.partly_observed,
         host=host,
         present=(lambda env_state: env_state) if host.seats else None,
+        zero_sum=host.zero_sum,
     )
 
 

@@ -9,12 +9,22 @@ bootstrap. All arithmetic is numpy float64.
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Estimate", "bootstrap_interval", "estimate", "iqm", "probability_of_improvement", "quantiles", "worst"]
+__all__ = [
+    "Estimate",
+    "bootstrap_interval",
+    "estimate",
+    "iqm",
+    "probability_of_improvement",
+    "quantiles",
+    "share",
+    "worst",
+]
 
 LEAST = 5
 """The smallest number of runs for which an interval is reported. With fewer runs, the result of each is reported
@@ -26,9 +36,9 @@ RESAMPLES = 200_000
 class Estimate(NamedTuple):
     """A statistic and the two ends of its confidence interval, which are nan where there is no interval."""
 
-    value: float
-    low: float
-    high: float
+    value: Any
+    low: Any
+    high: Any
 
 
 def _scores(scores: ArrayLike) -> np.ndarray:
@@ -153,6 +163,29 @@ def reported_estimate(*samples: ArrayLike, **options: Any) -> Estimate:
     ordered = [np.sort(_scores(sample), axis=0) for sample in samples]
     result = estimate(*ordered, **options)
     return result if min(map(len, ordered)) >= LEAST else result._replace(low=np.nan, high=np.nan)
+
+
+def share(count: ArrayLike, size: ArrayLike, level: float = 0.95) -> Estimate:
+    """Computes the share of ``count`` in ``size`` independent trials, with its score interval (Wilson 1927).
+
+    With ``p = count / size`` and ``z`` the quantile of the normal distribution, the interval has the middle
+    ``(p + z^2 / 2 size) / (1 + z^2 / size)`` and the half width
+    ``z sqrt(p (1 - p) / size + z^2 / 4 size^2) / (1 + z^2 / size)``. It has a width where all trials end alike.
+
+    Args:
+        count: The number of trials that count ``[...]``.
+        size: The number of all trials ``[...]``.
+        level: The coverage of the interval.
+
+    Returns:
+        Arrays ``[...]``, nan where there are no trials.
+    """
+    n = np.asarray(size, np.float64)
+    n = np.where(n > 0, n, np.nan)
+    p, z = np.asarray(count, np.float64) / n, NormalDist().inv_cdf((1 + level) / 2)
+    middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return Estimate(p, np.where(p == 0, 0.0, middle - half), np.where(p == 1, 1.0, middle + half))
 
 
 def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:

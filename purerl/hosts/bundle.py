@@ -79,7 +79,7 @@ class HostEnv(NamedTuple):
     others. ``notes`` are lines that a user should read once, about what is read otherwise than it is given.
     ``seats``: observations have a last leaf beside those of the space, bool ``[B, N]``, which of the agents act next;
     without it all do, until their own end. ``limit``: the steps after which its own time limit truncates an episode; 0:
-    none is known.
+    none is known. ``zero_sum``: the rewards of all agents add up to 0 at every step.
     """
 
     name: str
@@ -100,6 +100,7 @@ class HostEnv(NamedTuple):
     notes: tuple[str, ...] = ()
     seats: bool = False
     limit: int = 0
+    zero_sum: bool = False
 
 
 class Stepper(NamedTuple):

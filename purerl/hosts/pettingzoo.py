@@ -66,14 +66,15 @@ def parallel(name: str, make: Callable[..., Any], creator: Any = None, made: Any
     Its agents are its ``possible_agents``, in their order. ``made`` is the first copy, if it has been made already.
 
     An agent that has ended, or has not come yet, has its last observation or zeros, and its actions are ignored. The
-    game is over when no agent is left. With several agents observations have the leaf of `HostEnv.seats`.
+    game is over when no agent is left. With several agents observations have the leaf of `HostEnv.seats`, and the
+    entry ``zero_sum`` of the environment's ``metadata`` says whether it is a zero-sum game.
 
     Raises:
         ConfigError: If agents have different spaces.
     """
     copies = Copies(name, drawn(make, creator))
     looked = copies.look(plan().pictures, made=made)
-    agents = list(looked.possible_agents)
+    agents, metadata = list(looked.possible_agents), looked.metadata or {}
     first = agents[0]
     space, action_space = looked.observation_space(first), looked.action_space(first)
     for other in agents[1:]:
@@ -100,7 +101,8 @@ def parallel(name: str, make: Callable[..., Any], creator: Any = None, made: Any
         rows=rows,
         num_agents=len(agents),
         seats=len(agents) > 1,
-        fps=float((looked.metadata or {}).get("render_fps") or 30),
+        fps=float(metadata.get("render_fps") or 30),
+        zero_sum=len(agents) > 1 and bool(metadata.get("zero_sum")),
         copies=copies,
     )
 

@@ -64,6 +64,7 @@ class Source(NamedTuple):
     copies: Any = None
     paced: bool = True
     limit: int = 0
+    zero_sum: bool = False
 
 
 def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> HostEnv:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-FIELDS = "name", "num_agents", "legal", "threaded", "fps", "paced", "apart", "notes", "seats", "limit"
+FIELDS = "name", "num_agents", "legal", "threaded", "fps", "paced", "apart", "notes", "seats", "limit", "zero_sum"
 SPACES = "observation_space", "action_space"
 """The fields of an environment that are told; `SPACES` in `words`."""
 

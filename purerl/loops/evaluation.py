@@ -13,6 +13,7 @@ from purerl.envs.fleet import told
 from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
+from purerl.formulas.outcomes import outcomes
 from purerl.loops.rollout import forgets, restart
 from purerl.spaces import Discrete, sample
 from purerl.types import Array, Env, Key, Learner, PyTree, Situation, Step
@@ -26,12 +27,16 @@ class Evaluation(NamedTuple):
     ``episode_return`` is an episode's undiscounted return, ``episode_length`` its length in steps; ``finished`` is
     False where the episode was cut off. Of several agents, each counts the steps in which it was in the game. ``info``
     are the numbers by name that the last steps told (`Step.info`), nan where there was none; ``()`` without any.
+
+    Of several agents, whose rows of a game lie side by side, ``outcome`` is 1 where an agent won its game, 0 where it
+    drew it and -1 where it lost it (`purerl.formulas.outcomes`); ``()`` of one agent.
     """
 
     episode_return: Array
     episode_length: Array
     finished: Array
     info: Any = ()
+    outcome: Any = ()
 
 
 class Player(NamedTuple):
@@ -183,7 +188,9 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, l
     untold = {name: jnp.full(size, jnp.nan) for name in env.info_names} or ()
     start = jnp.zeros((), jnp.int32), begin(), untold, *nothing
     *_, info, total, length, finished = jax.lax.while_loop(under_way, act, start)
-    return Evaluation(exact.value(total), length, finished, info)
+    returns = exact.value(total)
+    outcome = outcomes(returns.reshape(num_episodes, -1)).reshape(-1) if env.num_agents > 1 else ()
+    return Evaluation(returns, length, finished, info, outcome)
 
 
 def playing(

@@ -104,9 +104,9 @@ def keys(key: Key) -> tuple[Key, Key, Key]:
 
 
 def collected(
-    actors: Actors, lanes: tuple[Lane, ...], rows: tuple[Transition, ...]
+    env: Env, actors: Actors, lanes: tuple[Lane, ...], rows: tuple[Transition, ...]
 ) -> tuple[Actors, Transition, Metrics]:
-    """Joins lanes and trajectories ``[T, B]`` of groups, side by side in this order.
+    """Joins lanes and trajectories ``[T, B]`` of groups of ``env``, side by side in this order.
 
     Returns:
         The result of `Trainer.collect`.
@@ -114,7 +114,7 @@ def collected(
     beside = lambda axis, *parts: parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
     trajectory: Transition = jax.tree.map(lambda *x: beside(1, *x), *rows)
     lane: Lane = jax.tree.map(lambda *x: beside(0, *x), *lanes)
-    totals = episode_metrics(actors.episode_return, actors.episode_length, trajectory)
+    totals = episode_metrics(actors.episode_return, actors.episode_length, trajectory, env)
     return Actors(*lane, *totals[:2]), trajectory, totals[2]
 
 
@@ -130,11 +130,11 @@ def learn(
         key_learn: Consumed.
         *groups: The arguments of `collected` after the actors.
     """
-    return trainer.after(state, next_key, collected(state.actors, *groups), key_learn)
+    return trainer.after(state, next_key, collected(trainer.fleet.env, state.actors, *groups), key_learn)
 
 
 def fill(trainer: Trainer, state: TrainState, *groups: Any) -> tuple[TrainState, tuple[()]]:
     """Stores the trajectories of ``groups`` in the warm-up."""
-    actors, trajectory, _ = collected(state.actors, *groups)
+    actors, trajectory, _ = collected(trainer.fleet.env, state.actors, *groups)
     assert trainer.fill is not None
     return trainer.fill(state._replace(actors=actors), trajectory), ()

@@ -9,7 +9,8 @@ from jax.tree_util import Partial
 from purerl import backend, exact, shards, trees
 from purerl.envs.fleet import Fleet
 from purerl.exact import Sum
-from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Situation, Step, Transition
+from purerl.loops.seat_metrics import seat_metrics, seat_sums
+from purerl.types import Actors, Array, Env, Key, Learner, Metrics, PyTree, Situation, Step, Transition
 
 
 def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
@@ -98,7 +99,8 @@ def rollout(
     with jax.named_scope("rollout"):
         scan = jax.lax.scan if backend.is_cpu() else packed_scan
         (env_state, obs, carry), (trajectory, info) = scan(act, start, noises, num_steps)
-    episode_return, episode_length, metrics = episode_metrics(actors.episode_return, actors.episode_length, trajectory)
+    totals = actors.episode_return, actors.episode_length
+    episode_return, episode_length, metrics = episode_metrics(*totals, trajectory, fleet.env)
     metrics |= info_metrics(info, trajectory) | shards.mean(fleet.metrics(trajectory.game_over))
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
 
@@ -109,7 +111,9 @@ def transition(obs: PyTree, action: Array, step: Step, extras: PyTree) -> Transi
     return Transition(obs, action, *ends, extras, step.present, step.over)
 
 
-def episode_metrics(episode_return: Sum, episode_length: Array, trajectory: Transition) -> tuple[Sum, Array, Metrics]:
+def episode_metrics(
+    episode_return: Sum, episode_length: Array, trajectory: Transition, env: Env | None = None
+) -> tuple[Sum, Array, Metrics]:
     """Computes the mean return and length of the episodes that ended in a trajectory, after the rollout's scan.
 
     The returns of these episodes are the running ones of rows in which one ended, and all rewards up to the last end
@@ -121,10 +125,12 @@ def episode_metrics(episode_return: Sum, episode_length: Array, trajectory: Tran
         episode_return: Returns so far of the episodes that are running at the start ``[B]``.
         episode_length: Their lengths so far ``[B]``.
         trajectory: ``[T, B]``.
+        env: The environment that the rows are of; None: the rows are something else.
 
     Returns:
         The new running totals, both ``[B]``, and the metrics ``episode_return`` and ``episode_length`` (means over the
-        episodes that ended; nan if none did) and ``episodes`` (their number).
+        episodes that ended; nan if none did) and ``episodes`` (their number); of an environment of several agents also
+        those of `seat_metrics`.
     """
     last, reward = trajectory.game_over, trajectory.reward
     played = jnp.ones_like(last) if isinstance(trajectory.present, tuple) else trajectory.present
@@ -137,10 +143,14 @@ def episode_metrics(episode_return: Sum, episode_length: Array, trajectory: Tran
         exact.total(exact.of(jnp.where(over, reward[None], 0.0)), 1),
     )
     lengths = jnp.where(before, episode_length[None], 0) + jnp.sum(over & played[None], axis=1, dtype=jnp.int32)
-    sums = exact.total(exact.at(returns, 0)), exact.total(exact.of(lengths[0])), jnp.sum(last, dtype=jnp.int32)
-    all_returns, all_lengths, count = shards.total(sums)
+    ended = exact.at(returns, 0)
+    seats = seat_sums(env, episode_return, ended, trajectory) if env and env.num_agents > 1 else None
+    sums = exact.total(ended), exact.total(exact.of(lengths[0])), jnp.sum(last, dtype=jnp.int32), seats
+    all_returns, all_lengths, count, seats = shards.total(sums)
     mean = lambda x: jnp.where(count > 0, exact.value(x) / jnp.maximum(count, 1).astype(jnp.float32), jnp.nan)
     metrics = {"episode_return": mean(all_returns), "episode_length": mean(all_lengths), "episodes": count}
+    if env and seats:
+        metrics |= seat_metrics(seats, (count // env.num_agents).astype(jnp.float32))
     return exact.at(returns, 1), lengths[1], metrics
 
 

@@ -25,8 +25,8 @@ NULLS = ": nan", ": inf", ": -inf"
 """Numbers that JSON does not have, as they are formatted in a line."""
 MOST_LINES = 4096
 """The approximate number of lines that are made at once."""
-OF_EPISODES = "episode_return", "episode_length"
-"""Metrics that are means over the episodes that ended."""
+OF_EPISODES = "episode_return", "episode_length", "won", "drawn"
+"""Metrics that are means over the episodes that ended, of all agents or, with ``/`` and its number, of one."""
 
 
 def rows(
@@ -104,9 +104,12 @@ def line(row: dict) -> str:
     return json.dumps(finite(row), allow_nan=False) + "\n"
 
 
-def returns(metrics: dict[str, np.ndarray]) -> np.ndarray:
-    """Computes each member's mean return ``[P]`` over the episodes that ended in ``[iterations, P]``; nan if none."""
-    return _over_episodes(metrics, "episode_return", axis=0)
+def returns(metrics: dict[str, np.ndarray], name: str = "episode_return") -> np.ndarray:
+    """Computes each member's mean return ``[P]`` over the episodes that ended in ``[iterations, P]``; nan if none.
+
+    ``name`` is that of another metric which is a mean over these episodes.
+    """
+    return _over_episodes(metrics, name, axis=0)
 
 
 def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
@@ -119,7 +122,7 @@ def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
     """
     result = {}
     for name, values in metrics.items():
-        if name in OF_EPISODES:
+        if name.partition("/")[0] in OF_EPISODES:
             result[name] = float(_over_episodes(metrics, name))
         elif name in ("alive", "stopped"):
             result[name] = float(values[-1].sum())

@@ -26,6 +26,7 @@ from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.runs.describing.description import Setup, describe
 from purerl.runs.describing.options import TrainOptions
+from purerl.runs.reading import filmed
 from purerl.store.policies import save_policy
 
 SIZE = 96
@@ -134,6 +135,41 @@ def test_what_policies_see_is_drawn_where_nothing_else_is():
     np.testing.assert_array_equal(again, picture)
     with pytest.raises(ConfigError, match="has no drawing"):
         drawings.drawing("anything", {}, spaces.Box(0, 1, (7,), jnp.float32))
+
+
+def test_a_plane_that_is_the_same_everywhere_covers_no_other():
+    """Of ones, of 255, or by turns: as if it were not there; walls that never change are drawn."""
+    space = spaces.Box(0, 255, (3, 4, 3), jnp.float32)
+    board, walls = np.zeros((3, 4)), np.zeros((3, 4))
+    walls[2], frames = 1, []
+    for constant in ([0, 0, 0], [1, 1, 1], [255, 255, 255], [0, 1, 0], [0.5, 0.25, 1]):
+        drawing, pictures = drawings.drawing("anything", {}, space), []
+        for place, value in enumerate(constant):
+            now = board.copy()
+            now[0, place] = 1
+            obs = np.stack([now, walls, np.full((3, 4), value)], axis=-1)
+            pictures.append(drawing.frame(Moment(None, obs, 0), SIZE))
+        frames.append(pictures)
+    for pictures in frames:
+        np.testing.assert_array_equal(pictures, frames[0])
+    assert {tuple(colour) for colour in frames[0][1][[SIZE // 6, -SIZE // 6], SIZE * 3 // 8]} == {
+        tuple(sheet.rgb(colour)) for colour in sheet.PALETTE[:2]
+    }
+
+
+def test_each_plane_has_its_own_range_and_a_photo_none():
+    small, large = np.zeros((2, 2, 2)), np.zeros((2, 2, 2))
+    small[0, 0] = large[0, 0] = [0, 1]
+    small[1, 1] = large[1, 1] = [1, 0]
+    large[..., 1] *= 1000
+    space = spaces.Box(0, 1000, (2, 2, 2), jnp.float32)
+    one, other = (drawings.drawing("x", {}, space).frame(Moment(None, obs, 0), SIZE) for obs in (small, large))
+    np.testing.assert_array_equal(one, other)
+    photo = spaces.Box(0, 255, (2, 2, 3), jnp.uint8)
+    grey = drawings.drawing("x", {}, photo).frame(Moment(None, np.full((2, 2, 3), 90, np.uint8), 0), SIZE)
+    assert (grey[SIZE // 2, SIZE // 2] == 90).all() and (grey[SIZE // 4, SIZE // 4] == 90).all()
+    one_plane = spaces.Box(0, 255, (2, 2), jnp.uint8)  # nothing to cover, nothing to tell apart
+    drawings.drawing("x", {}, one_plane).frame(Moment(None, np.full((2, 2), 200, np.uint8), 0), SIZE)
 
 
 def test_planes_mix_from_paper_to_their_colour():
@@ -358,7 +394,12 @@ def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
     assert all(np.ptp(caption) > 60 for caption in captions)  # ink on paper
     assert all((a != b).any() for a, b in itertools.pairwise(captions[:5]))  # another step and return
     output = capsys.readouterr().out
-    assert "10 frames, return" in output  # 4 steps of each episode, and the state that it ends in
+    assert "10 frames, returns " in output  # 4 steps of each episode, and the state that it ends in
+    told = json.loads((corridor / "films.json").read_text())["film.gif"]["episodes"]
+    assert [(episode["steps"], episode["end"]) for episode in told] == [(4, "terminated")] * 2
+    each = "; ".join(f"{episode['returns'][0]:.5g}" for episode in told)
+    assert filmed.read(corridor, ["film.gif"]) == {"film.gif": f"agent 0, returns {each}"}
+    assert f"returns {each}\n" in output
     run("render", str(corridor), expect=2)
     assert "--overwrite replaces it" in capsys.readouterr().err
     run("render", str(corridor), "--max-steps", "3", "--out", str(corridor / "film.html"), "--fps", "5")

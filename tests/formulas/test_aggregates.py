@@ -208,3 +208,22 @@ def test_worst_is_the_mean_of_the_lowest(share, count):
     scores = np.random.default_rng(3).normal(size=(2, 40))
     by_hand = [np.mean(sorted(row)[:count]) for row in scores]
     np.testing.assert_allclose(aggregates.worst(scores, share), by_hand, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_the_interval_of_a_share(count, size, low, high):
+    """The values of Newcombe 1998, table I; both ends solve (p - x)^2 = z^2 x (1 - x) / n."""
+    value, *ends = aggregates.share(count, size)
+    np.testing.assert_allclose([value, *ends], [count / size, low, high], atol=5e-5)
+    for x in ends:
+        np.testing.assert_allclose((value - x) ** 2, 1.959963984540054**2 * x * (1 - x) / size, atol=1e-12)
+
+
+def test_shares_of_many_and_of_none():
+    value, low, high = aggregates.share([0, 5, 10, 0], [10, 10, 10, 0])
+    np.testing.assert_allclose(value, [0, 0.5, 1, np.nan])
+    np.testing.assert_allclose(low[:3] + high[2::-1], 1)
+    assert low[0] == 0 and high[2] == 1 and np.isnan([low[3], high[3]]).all()

@@ -53,8 +53,17 @@ function progress(run, now) {
 
 const result = (run) => (run.return === null || run.return === undefined ? run.latest : run.return);
 
+/** Whether the agents of a run play a game that one of them wins. */
+const isGame = (run) => run.drawn !== null && run.drawn !== undefined;
+
+const percent = (share) => (share === null ? "–" : `${Math.round(100 * share)}\u00a0%`);
+
+/** The number of a run in the list; of a zero-sum game, whose return is 0, how many games each seat won. */
+const valued = (run) => (isGame(run) ? `${run.seats.map((each) => Math.round(100 * each.won)).join("\u00a0:\u00a0")}\u00a0%` : short(result(run)));
+
 /** What the number of a run in the list is. */
 function scored(run) {
+  if (isGame(run)) return `won by seat, ${percent(run.drawn)} drawn`;
   if (run.kind === "evolve") return "fitness";
   if (run.kind === "sweep") return "best return, IQM";
   if (run.members === 1) return "return";
@@ -109,7 +118,7 @@ function row(run, now, changed) {
     make("div", {}, link, make("div", { className: "small" }, kindOf(run), place)),
     make("div", {}, make("div", {}, `${run.socket ? `${run.socket} of ` : ""}${run.algo}`), make("div", { className: "small" }, run.env)),
     spark(run.spark),
-    make("div", {}, make("div", { className: "value" }, short(result(run))), make("div", { className: "small" }, scored(run))),
+    make("div", {}, make("div", { className: "value" }, valued(run)), make("div", { className: "small" }, scored(run))),
     make("div", {}, progress(run, now), make("div", { className: "small" }, sizes)),
     make("div", {}, status(run), make("div", { className: "small" }, ago(now - run.changed))));
 }

@@ -1,7 +1,7 @@
 // One run, and several compared.
 "use strict";
 
-const FIRST = ["episode_return", "episode_return.iqm", "episode_return.0.5", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
+const FIRST = ["won/0", "won/1", "drawn", "episode_return", "episode_return.iqm", "episode_return.0.5", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
 const FEW = 5; // agents from which on an interval is told
 const STATISTIC = "interquartile mean";
 const FITNESS = { fitness: "mean of all trainings", fitness_best: "best candidate", fitness_worst: "worst candidate" };
@@ -84,7 +84,7 @@ const tile = (value, told) => make("div", { className: "tile" }, make("div", { c
 const address = (run, name) => `/file?${new URLSearchParams({ path: run.path, name, at: run.changed })}`;
 
 function film(run, name) {
-  const caption = make("figcaption", {}, name);
+  const caption = make("figcaption", {}, run.filmed[name] ? `${name}: ${run.filmed[name]}` : name);
   if (name.endsWith(".mp4")) return make("figure", {}, make("video", { src: address(run, name), controls: true, loop: true, muted: true }), caption);
   if (name.endsWith(".html")) return make("figure", {}, make("iframe", { src: address(run, name), sandbox: "allow-scripts", title: name }), caption);
   return make("figure", {}, make("img", { src: address(run, name), alt: `film ${name}` }), caption);
@@ -95,6 +95,7 @@ function outcome(run) {
   const interval = run.summary.return_iqm;
   const alive = run.results.filter((each) => each.alive && each.return !== null);
   if (run.kind === "evolve") return [short(result(run)), "fitness"];
+  if (isGame(run)) return [valued(run), `games won by seats ${run.seats.map((each) => each.seat).join(" : ")}; ${percent(run.drawn)} drawn`];
   if (run.sweep.length) {
     const best = run.sweep[0];
     const seeds = best.returns || [];
@@ -174,6 +175,11 @@ function details(run) {
     const cells = (each) => [`${each.agent}`, ...(several ? [`${each.config}`] : []), `${each.seed}`, each.return, each.std, each.length, fate(each)];
     parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells))));
   }
+  if (run.seats.some((each) => each.return !== null)) {
+    const kinds = isGame(run) ? ["return", "won", "drawn", "lost"] : ["return"];
+    const cells = (each) => [each.seat, each.return, ...kinds.slice(1).map((kind) => percent(each[kind]))];
+    parts.push(card("By seat", table(["seat", ...kinds], run.seats.map(cells)), make("p", { className: "small" }, "Means over the agents, of the evaluation.")));
+  }
   parts.push(card("Configuration", pairs(run.config)));
   parts.push(card("Run", pairs({ ...run.settings, ...run.options })));
   if (run.history.length) parts.push(card("Changes", run.history.map((line) => make("p", {}, written(line)))));
@@ -187,15 +193,16 @@ function details(run) {
 
 /** The curves that are drawn large: of a search the fitness of its candidates, otherwise the first metric. */
 async function large(run, metrics, setting) {
-  if (run.kind !== "evolve") {
+  const shares = run.configurations === 1 ? metrics.filter((name) => /^(won\/|drawn$)/.test(name)) : [];
+  const together = run.kind === "evolve" ? Object.keys(FITNESS).filter((name) => metrics.includes(name)) : shares;
+  if (together.length < 2) {
     const found = metrics.length ? await curvesOf([run.path], metrics[0], setting) : null;
-    return found && found.lines.length ? found : null;
+    return found && found.lines.length ? { ...found, shows: [found.metric] } : null;
   }
-  const there = Object.keys(FITNESS).filter((name) => metrics.includes(name));
-  const all = await Promise.all(there.map((name) => curvesOf([run.path], name)));
-  const found = all.filter((each) => each.lines.length);
-  const named = found.map((each) => ({ ...each.lines[0], name: FITNESS[each.metric], label: FITNESS[each.metric] }));
-  return found.length ? { ...found[0], lines: named } : null;
+  const all = (await Promise.all(together.map((name) => curvesOf([run.path], name)))).filter((each) => each.lines.length);
+  const named = all.map((each) => ({ ...each.lines[0], name: FITNESS[each.metric] || each.title, label: FITNESS[each.metric] || each.title }));
+  const title = run.kind === "evolve" ? {} : { title: "shares of games" };
+  return all.length ? { ...all[0], ...title, lines: named, shows: together } : null;
 }
 
 async function one(path) {
@@ -223,7 +230,7 @@ async function one(path) {
     seen = state;
     const metrics = ordered(run.metrics);
     const first = await large(run, metrics, setting);
-    const others = metrics.filter((name) => !first || name !== first.metric).filter((name) => run.kind !== "evolve" || !(name in FITNESS));
+    const others = metrics.filter((name) => !first || !first.shows.includes(name));
     const rest = (await Promise.all(others.map((name) => curvesOf([path], name, first ? first.setting : "")))).filter((each) => each.lines.length);
     const still = rest.filter((each) => constant(each) !== null);
     const series = first ? seriesOf(first) : [];
@@ -247,7 +254,7 @@ async function one(path) {
 
 // ---------------------------------------------------------------- several runs
 
-let metric = "episode_return";
+let metric = "";
 
 async function compared(paths) {
   const pick = make("select", { "aria-label": "what to compare" });
@@ -261,7 +268,8 @@ async function compared(paths) {
     if (state === seen && again !== true) return;
     seen = state;
     const names = ordered([...new Set(runs.flatMap((run) => run.metrics || []))]);
-    const value = names.includes(metric) ? metric : names[0];
+    const usual = names.includes("episode_return") && !runs.every(isGame) ? "episode_return" : names[0];
+    const value = names.includes(metric) ? metric : usual;
     if (names.join("\n") !== offered) {
       offered = names.join("\n");
       const titles = Object.assign({}, ...runs.map((run) => run.titles));

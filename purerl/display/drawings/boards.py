@@ -58,8 +58,9 @@ def image(space: spaces.Space) -> int | None:
 def planes(place: int, space: spaces.Space) -> tuple:
     """Makes a drawing of the newest frame of a leaf of the observations.
 
-    Each channel has its own colour, unless the leaf is a photo. Numbers are scaled by the range of those that were
-    drawn so far. What several agents see is drawn side by side.
+    A photo is drawn as it is. Otherwise each channel has its own colour, and its numbers are scaled by the range of
+    those of it that were drawn so far. Of several channels one that is the same in all cells, such as whose turn it is,
+    is left out, because it would cover the others. What several agents see is drawn side by side.
 
     Args:
         place: The index of the leaf.
@@ -68,19 +69,22 @@ def planes(place: int, space: spaces.Space) -> tuple:
     leaf = spaces.leaves(space)[place]
     rows, columns = leaf.shape[:2]
     channels = (leaf.shape[2] if len(leaf.shape) == 3 else 1) // leaf.num_frames
-    reach = [np.inf, -np.inf]
+    low, high = np.full((2, channels), [[np.inf], [-np.inf]])
 
     def draw(moment: Any, sheet: Sheet) -> None:
         obs = np.asarray(jax.tree.leaves(moment.obs)[place], np.float64)
         views = obs.reshape(-1, rows, columns, obs.shape[-1] if len(leaf.shape) == 3 else 1)[..., -channels:]
-        reach[:] = min(reach[0], float(views.min())), max(reach[1], float(views.max()))
-        scaled = (views - reach[0]) / max(reach[1] - reach[0], 1e-9)
+        cells = 1, 2
+        low[:] = np.minimum(low, views.min(axis=(0, *cells)))
+        high[:] = np.maximum(high, views.max(axis=(0, *cells)))
+        everywhere = (np.ptp(views, axis=cells, keepdims=True) == 0) & (channels > 1)
+        scaled = np.where(everywhere, 0.0, (views - low) / np.maximum(high - low, 1e-9))
         width = sheet.width / len(views)
-        for i, view in enumerate(scaled):
+        for i, view in enumerate(views if _is_photo(leaf) else scaled):
             size = min(0.96 / rows, 0.96 * width / columns)
             left, top = i * width + (width - size * columns) / 2, (1 - size * rows) / 2
             corners = (left, top), (left + size * columns, top + size * rows)
-            picture = np.rint(255 * view).astype(np.uint8) if _is_photo(leaf) else colours_of(view, PALETTE)
+            picture = view.astype(np.uint8) if _is_photo(leaf) else colours_of(view, PALETTE)
             sheet.cells(picture, *corners)
             sheet.box(*corners, None, INK)
 

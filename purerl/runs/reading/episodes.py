@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl import backend, trees
 from purerl.display import drawings, films
-from purerl.display.drawings import Drawing, Moment
+from purerl.display.drawings import Drawing, Moment, boards
 from purerl.display.drawings.sheet import captioned
 from purerl.display.films import Picture
 from purerl.envs import agents
@@ -26,8 +26,9 @@ from purerl.replay.fixed import dataset_problems
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions, RenderOptions
 from purerl.runs.describing.run_directory import FILMS, check_out
-from purerl.runs.reading import choosing, evaluation, host_evaluation
+from purerl.runs.reading import choosing, evaluation, filmed, host_evaluation
 from purerl.runs.reading.evaluation import RANDOM, Agent
+from purerl.runs.reading.filmed import Episode
 from purerl.runs.reading.host_evaluation import Playing
 from purerl.store import card_files, checkpoint, trusted_modules
 from purerl.types import Array, Env, PyTree, Situation
@@ -143,8 +144,6 @@ def recorded_in_words(path: str, card: dict[str, Any]) -> str:
 
 STEPS = 64
 """The number of steps that are played at once."""
-FEW = 4
-"""The largest number of agents whose returns are shown one by one."""
 HOLD = 0.8
 """The seconds for which the last picture of an episode stays."""
 
@@ -164,11 +163,13 @@ class Played(NamedTuple):
     last: Moment | None = None
 
 
-def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, list[float]]:
+def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, list[Episode]]:
     """Writes the film that ``options`` ask for, with ``env_params`` in place of those of the run.
 
+    Beside a film in the directory of the run the file `filmed.NAME` has its episodes.
+
     Returns:
-        Its path, the number of its pictures, and the return of each episode, of several agents their mean.
+        Its path, the number of its pictures, and its episodes.
 
     Raises:
         ConfigError: The options are not possible. Nothing is played.
@@ -180,7 +181,7 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     stage = (_OnHost if agent.env.host else _Compiled)(agent)
     fps, strip = options.fps or stage.drawing.fps, max(12, options.size // 16)
     key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
-    returns: list[float] = []
+    played: list[Episode] = []
 
     def frame(moment: Moment, words: str) -> np.ndarray:
         return captioned(stage.drawing.frame(moment, options.size - strip), words, strip)
@@ -189,25 +190,22 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
         for number in range(options.episodes):
             total = np.zeros(agent.env.num_agents)
             for time, step in enumerate(stage.episode(jax.random.fold_in(key, number), options.max_steps)):
-                before = f"step {time}, {_returns_in_words(total)}"
+                before = f"step {time}, {filmed.in_words([total.tolist()])}"
                 total = total + step.reward
-                caption = f"reward {np.mean(step.reward):.4g}, {_returns_in_words(total)}"
+                after = filmed.in_words([total.tolist()])
+                caption = f"reward {np.mean(step.reward):.4g}, {after}"
                 yield Picture(frame(step.moment, before), f"episode {number}, step {time}, {caption}", 1)
                 if step.last:
-                    caption = f"episode {number}, {step.end} after {time + 1} steps, {_returns_in_words(total)}"
-                    last = frame(step.last, f"step {time + 1}, {_returns_in_words(total)}")
+                    caption = f"episode {number}, {step.end} after {time + 1} steps, {after}"
+                    last = frame(step.last, f"step {time + 1}, {after}")
                     yield Picture(last, caption, 1 + round(HOLD * fps))
-            returns.append(float(np.mean(total)))
+                    played.append(Episode(total.tolist(), time + 1, step.end))
 
     with contextlib.closing(stage):
-        return path, films.write(path, pictures(), fps), returns
-
-
-def _returns_in_words(total: np.ndarray) -> str:
-    """Formats the returns so far of all agents ``[N]``: of a few agents each, of many their mean."""
-    if len(total) > FEW:
-        return f"mean return {np.mean(total):.5g}"
-    return f"return{'s' * (len(total) > 1)} {', '.join(f'{x:.5g}' for x in total)}"
+        frames = films.write(path, pictures(), fps)
+    if path.parent.resolve() == here(options.run).resolve():
+        filmed.add(path, {"agent": options.agent, **agent.label, "seed_of_episodes": options.seed}, played)
+    return path, frames, played
 
 
 class _Compiled:
@@ -265,18 +263,22 @@ class _Compiled:
 
 
 class _OnHost:
-    """An environment of the host that an agent plays in, and that draws itself.
+    """An environment of the host that an agent plays in, and that draws itself, or whose observations are images.
 
-    Making it raises `ConfigError` if the environment draws no pictures.
+    Making it raises `ConfigError` if there is neither.
     """
 
     def __init__(self, agent: Agent):
         env = agent.env
         self._batch = (env.host.pictured or env.host.batch)(1)
-        if self._batch.frame is None:
+        image = boards.image(env.observation_space)
+        if self._batch.frame is None and image is None:
             self.close()
-            raise ConfigError(f"env = {agent.saved['env']!r}: cannot be rendered (needs render_mode 'rgb_array')")
-        self._frame = self._batch.frame
+            raise ConfigError(
+                f"env = {agent.saved['env']!r}: cannot be rendered (needs render_mode 'rgb_array', or images as"
+                " observations)"
+            )
+        self._frame = self._batch.frame or (lambda i: None)
         whole = player(agent.learner, agent.policy)
         self._playing = Playing(lambda given: (env, whole))
         try:
@@ -285,7 +287,11 @@ class _OnHost:
         except BaseException:
             self.close()
             raise
-        self.drawing = Drawing(lambda moment, sheet: sheet.photo(moment.state), env.host.fps)
+        if self._batch.frame is None and image is not None:
+            draw, _, width = boards.planes(image, env.observation_space)
+            self.drawing = Drawing(draw, env.host.fps, width)
+        else:
+            self.drawing = Drawing(lambda moment, sheet: sheet.photo(moment.state), env.host.fps)
 
     def close(self) -> None:
         """Closes the environment."""
@@ -295,9 +301,9 @@ class _OnHost:
         """Plays an episode, yielding its steps. Consumes ``key``.
 
         The picture of a moment is taken before its step. The last picture of an episode that ended is the one of the
-        step before, since the next episode has begun then.
+        step before, since the next episode has begun then; but where observations are drawn it is the last one.
         """
-        before: list[np.ndarray] = []
+        before: list[Any] = []
 
         def step(action: np.ndarray) -> Turn:
             before[:] = [self._frame(0)]
@@ -310,7 +316,8 @@ class _OnHost:
             over = np.asarray(row.game_over).all()
             moment = Moment(before[0], obs, action)
             if over or time == max_steps:
-                last = Moment(before[0] if over else self._frame(0), obs, None)
+                next_obs = jax.tree.map(lambda x: np.asarray(x)[0], row.next_obs)
+                last = Moment(before[0] if over else self._frame(0), next_obs, None)
                 yield Played(moment, reward, "terminated" if terminated.all() else "cut off", last)
                 return
             yield Played(moment, reward)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import reprlib
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ from purerl.population.layouts import spread
 from purerl.runs.describing import config_file, sweeps
 from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.sweeps import env_part
-from purerl.runs.reading import choosing, host_evaluation, results
+from purerl.runs.reading import choosing, host_evaluation, results, seat_results
 from purerl.runs.reading.choosing import Choice
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.store import guards, policies
@@ -433,8 +434,9 @@ class Plays:
         theirs = trees.take(self._others.policies, batch) if self._others else ()
         everyone = Batch(members.given, keys(members.keys, seed, salt), policy, theirs)
         played: Any = self._play(everyone, seconds)
-        episode_return, length, finished, info = played
-        known = lambda values: np.where(finished.any(axis=1), values, np.nan)
+        episode_return, length, finished, info, outcome = played
+        ended = finished.any(axis=1)
+        known = lambda values: np.where(ended, values, np.nan)
         per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
         return {
             "return_mean": float(per_seed.mean()),
@@ -444,8 +446,20 @@ class Plays:
             "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
             **cut_off(length, finished),
             **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
-            **(outcomes(episode_return) if self._others else {}),
+            **(seat_results.shares(outcome, ended) if self._others else {}),
+            **self._by_seat(known(episode_return.T).T, outcome),
         }
+
+    def _by_seat(self, episode_return: np.ndarray, outcome: np.ndarray | tuple[()]) -> dict[str, Any]:
+        """Returns the results by seat of episodes ``[P, R]``; empty if an environment has one agent."""
+        if isinstance(outcome, tuple):
+            return {}
+        counted = self._env.zero_sum or self._others is not None
+        return seat_results.by_seat(episode_return, outcome, self._env.num_agents, counted=counted)
+
+    @functools.cached_property
+    def _env(self) -> Env:
+        return self._setup.make_env(env_part(self._setup.swept, 0))
 
 
 def prepare(
@@ -464,8 +478,8 @@ def prepare(
         episodes: The number of episodes of each member.
         max_steps: The number of steps after which an episode is cut off.
         batch_size: The number of members that play at once, on the devices of this process alone; None: all.
-        others: The players of the other agents. With them the results also hold the fractions of the episodes whose
-            return was above, at and below 0. None: the policies play all agents.
+        others: The players of the other agents. With them the results also hold the shares of the games that the
+            policies won, drew and lost (`seat_results.shares`). None: the policies play all agents.
         venue: The host environments, which stay open; None: as many as train a member, closed after each call.
     """
     if setup.host:
@@ -519,7 +533,8 @@ def _on_host(setup: Setup, episodes: int, max_steps: int, others: Rivals | None,
         each = places.size(episodes, 1 if others is None else env.num_agents)
         with contextlib.nullcontext() if venue else contextlib.closing(places), breakable:
             played = host_evaluation.evaluate(hosted, places, everyone.keys, mine, episodes, max_steps, each, seconds)
-        return Evaluation(*(x[:, rows] for x in played[:3]))._replace(info=played.info)
+        own: Evaluation = jax.tree.map(lambda x: x[:, rows], played._replace(info=()))
+        return own._replace(info=played.info)
 
     return play
 
@@ -569,9 +584,3 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
         return evaluate(key, env, learner, policy, episodes, max_steps)
 
     jax.eval_shape(played, setup.members.keys[0])
-
-
-def outcomes(episode_return: np.ndarray) -> dict[str, list[float]]:
-    """Computes the fractions of episodes ``[P, E]`` that were won, drawn and lost: with a return above, at, below 0."""
-    shares = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
-    return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in shares.items()}

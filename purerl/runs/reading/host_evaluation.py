@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import backend, trees
+from purerl.formulas.outcomes import outcomes
 from purerl.hosts import opening, pool
 from purerl.hosts.bundle import HostEnv, Leaves, Stepper, Turn
 from purerl.hosts.opening import How
@@ -240,8 +241,10 @@ def evaluate(
                 info.setdefault(name, np.full(shape[:2], np.nan))[mine, step.episode[mine, here]] = number
         if time.monotonic() - start >= seconds:
             break
+    several = env.num_agents > 1
+    outcome = outcomes(total.astype(np.float32)).reshape(size, -1) if several else ()
     result: Any = (x.reshape(size, -1) for x in (total, length, finished))
-    return Evaluation(*result)._replace(info=info)
+    return Evaluation(*result)._replace(info=info, outcome=outcome)
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, copies: int = 0) -> Dataset:

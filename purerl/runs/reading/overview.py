@@ -16,7 +16,7 @@ from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file, run_directory, sweeps
-from purerl.runs.reading import run_curves
+from purerl.runs.reading import filmed, run_curves, seats_shown
 from purerl.store import guards, log
 from purerl.store.guards import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
 
@@ -150,6 +150,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
         "return": _score(directory, file.command, summary),
         **_pace(directory, summary, columns, done if file.command == "evolve" else 0),
         **_spark(directory, file.command, columns),
+        **_games(directory, file.command, summary, columns),
     }
 
 
@@ -225,9 +226,20 @@ def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
     if name not in table or command == "sweep":
         return {"spark": [], "latest": None}
     kept = [float(value) for value in table[name] if value == value]
-    step = max(1, -(-len(kept) // SPARK))
-    means = [sum(part) / len(part) for i in range(0, len(kept), step) if (part := kept[i : i + step])]
-    return {"spark": means, "latest": kept[-1] if kept else None}
+    return {"spark": _thinned(kept), "latest": kept[-1] if kept else None}
+
+
+def _thinned(values: list[float]) -> list[float]:
+    """Returns at most `SPARK` means of neighbouring values."""
+    step = max(1, -(-len(values) // SPARK))
+    return [sum(part) / len(part) for i in range(0, len(values), step) if (part := values[i : i + step])]
+
+
+def _games(directory: Path, command: str, summary: dict[str, Any], columns: Any) -> dict[str, Any]:
+    """Returns what is known by seat, and of a zero-sum game a curve of what is won in place of that of the return."""
+    result = seats_shown.of_run(directory, command, summary, columns)
+    curve = result.pop("curve")
+    return result | ({"spark": _thinned(curve)} if curve else {})
 
 
 KINDS = {".png": "image/png", ".gif": "image/gif", ".mp4": "video/mp4", ".html": "text/html; charset=utf-8"}
@@ -250,6 +262,7 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     except ConfigError:
         return {}
     summary, fields, shown = guards.contents(directory, "summary.json"), file.fields, shown_in(directory)
+    films = [name for name in shown if not name.endswith(".png")]
     ranked = guards.listed(guards.contents(directory, "sweep.json"), "ranked")
     swept = sweeps.saved_columns(fields)
     settings = {name: value for name, value in fields.items() if name not in APART}
@@ -274,7 +287,8 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
         "programs": [_program(part, k, fields) for k, part in enumerate(sweeps.parts(directory))],
         "learned": _learned(directory, fields),
         "pictures": [name for name in shown if name.endswith(".png")],
-        "films": [name for name in shown if not name.endswith(".png")],
+        "films": films,
+        "filmed": filmed.read(directory, films),
     }
 
 

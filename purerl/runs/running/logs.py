@@ -11,6 +11,7 @@ import numpy as np
 from purerl import processes, trees
 from purerl.display.progress import say
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.reading import seat_results
 from purerl.runs.running.run import Run
 from purerl.runs.running.run_loop import Chunk
 from purerl.store import metrics
@@ -74,6 +75,7 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
         def evaluation(evaluated: dict[str, Any], iteration: int, first: int) -> None:
             names = {"eval_return": "return", "eval_return_std": "return_std", "eval_length": "length"}
             columns = {name: evaluated[f"{key}_per_seed"] for name, key in names.items()}
+            columns |= {f"eval_{name}": column for name, column in seat_results.columns(evaluated).items()}
             frames = trainer.frames(iteration)
             lines = []
             for label, *values in zip(setup.labels[first:], *columns.values(), strict=False):

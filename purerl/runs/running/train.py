@@ -33,7 +33,7 @@ from purerl.runs.describing.run_directory import (
     resume_command,
 )
 from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
-from purerl.runs.reading import choosing, evaluation, levels, results
+from purerl.runs.reading import choosing, evaluation, filmed, levels, results
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, training
@@ -64,6 +64,7 @@ FILES = (
     saved_policies.BEST,
     saved_policies.WARM_START,
     *FILMS,
+    filmed.NAME,
     *EXPORTS,
     *map(str, range(MOST_PROGRAMS)),
 )

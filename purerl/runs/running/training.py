@@ -16,6 +16,7 @@ from purerl.curricula import Buffer
 from purerl.display import progress
 from purerl.errors import ConfigError, HostError
 from purerl.interrupts import Interrupted
+from purerl.loops.seat_metrics import first_share
 from purerl.runs.describing import stop_options
 from purerl.runs.describing.run_directory import CHECKPOINTS, METRICS
 from purerl.runs.reading.evaluation import Plays
@@ -114,6 +115,7 @@ class Training:
         self.trained = 0  # frames in this process
         self.ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(run.directory / METRICS))
         self.told_that_none_ended = False
+        self.game = first_share(self.trainer.fleet.env)
         self.playing = False
         self.over = False
         self.failed: HostError | None = None
@@ -131,7 +133,8 @@ class Training:
             self.logs, self.saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
             stack.callback(self.program.close)
             self.clock.restart()  # the time of loggers does not count
-            showing = progress.show(run.console, max(1, total), self.clock.seconds, activity)
+            what = "return" if self.game is None else "% won by seat 0:"
+            showing = progress.show(run.console, max(1, total), self.clock.seconds, activity, what)
             self.report = stack.enter_context(showing)
             yield
 
@@ -180,7 +183,8 @@ class Training:
         self.saving.later(functools.partial(written, self.clock.seconds()))
         self.trained += (chunk.done - self.done) * self.trainer.env_steps * self.batch.size
         self.state, self.done = chunk.state, chunk.done
-        self.report(self.trained, metrics.returns(chunk.metrics), int(chunk.metrics["alive"][-1].sum()))
+        latest = metrics.returns(chunk.metrics, self.game or "episode_return") * (100 if self.game else 1)
+        self.report(self.trained, latest, int(chunk.metrics["alive"][-1].sum()))
         self.ended = self.ended or bool(chunk.metrics["episodes"].any())
         if not self.ended and not self.told_that_none_ended and self.clock.seconds() >= ENDLESS_SECONDS:
             self.told_that_none_ended = True
