@@ -115,6 +115,10 @@ def described(
     from purerl.runs.describing.description import describe
 
     begun = start or FRESH
+    if programs and (select := getattr(given.options, "select", "none")) != "none":
+        raise ConfigError(
+            f"select = {select!r}: is not supported for a sweep of several programs ({', '.join(programs)})"
+        )
     if not programs:
         return [describe(algo, given.options, given.config, begun, swept)]
     descriptions, problems, count = [], {}, len(next(iter(programs.values())))

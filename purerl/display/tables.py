@@ -39,6 +39,8 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     parts += [f"{died} of {size} agents died"] if died else []
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
         parts.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
+    if select := summary.get("select"):
+        parts.append(f"{select['kind']} took {summary['all_env_steps']:,} frames of all agents together")
     seconds = summary["wall_seconds"]  # nan where nobody measured it
     pace = f"{progress.frames_per_second(summary['steps_per_second'])}, {seconds:.1f} s" if seconds == seconds else ""
     told = filter(None, [pace, ", ".join(parts), shown(directory)])
@@ -80,8 +82,8 @@ def print_evaluation(result: dict[str, Any]) -> None:
     table = Table("agent", *names, "return", "std", "length", "unfinished", *results, title=title)
     columns = [result[f"{name}_per_seed"] for name in ("return", "return_std", "length", "unfinished")]
     columns += [_shares(result, name) for name in results]
-    agents = zip(_numbers(result), result["members"], *columns, strict=True)
-    for agent, label, average, std, length, unfinished, *parts in agents:
+    rows = zip(_numbers(result), result["members"], *columns, strict=True)
+    for agent, label, average, std, length, unfinished, *parts in rows:
         numbers = f"{average:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *parts
         table.add_row(agent, *map(str, label.values()), *numbers)
     _print(table)
@@ -248,20 +250,28 @@ def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | Non
 
 
 def print_ranking(ranking: dict[str, Any]) -> None:
-    """Prints the ranking of a sweep as a table, and its best configuration in a line of its own."""
+    """Prints the ranking of a sweep as a table, and its best configuration in a line of its own.
+
+    The frames of each configuration are told where a selection has stopped some.
+    """
     names, rows = list(ranking["swept"]), ranking["ranked"]
     many = len(rows[0]["returns"]) >= aggregates.LEAST
-    table = Table("rank", "agents", *names, "return, IQM" if many else "return of each seed", "worst seed", "died")
+    stopped = len({row.get("env_steps") for row in rows}) > 1
+    results = "return, IQM" if many else "return of each seed", "worst seed", "died"
+    table = Table("rank", "agents", *names, *(["frames"] if stopped else []), *results)
     for place, row in enumerate(rows, start=1):
         died = int(np.isnan(row["returns"]).sum())
         worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
         text = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
+        frames = [f"{row['env_steps']:,}"] if stopped else []
         values = (escape(words.value(row[name])) for name in names)
         numbers = words.agents(row["config"], len(row["returns"]))
-        table.add_row(str(place), numbers, *values, escape(text), worst, str(died))
+        table.add_row(str(place), numbers, *values, *frames, escape(text), worst, str(died))
     _print(table)
     best = ", ".join(f"{name} {words.value(rows[0][name])}" for name in names)
     output.show(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")
+    if stopped:
+        output.show("configurations that trained for more frames are ranked before the others")
 
 
 def print_report(report: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ def shown(name: str) -> str:
     kind, _, seat = name.partition("/")
     if seat and kind in OF_SEATS:
         return f"{shown(kind)}, {f'seat {seat}' if seat.isdecimal() else f'{seat} of seats'}"
-    return NAMES.get(name, name.replace("_", " "))
+    return NAMES.get(name, name.replace("values.", "value of ").replace("_", " "))
 
 
 def shortened(text: str, width: int) -> str:

@@ -40,6 +40,8 @@ class Plan(NamedTuple):
     - ``devices_per_member``: devices over which each member lies, in plans of a `Trainer` cut into ``shards``.
     - ``sent_bytes``: bytes that a device sends to the others of a member in an iteration (`splitting.sent`).
     - ``frames_per_iteration``: frames of one member in that iteration.
+    - ``frames``: frames of all members together in the whole training, in plans of a `Trainer`.
+    - ``frames_unselected``: those that they would take without a selection among them.
     """
 
     members: int
@@ -59,12 +61,15 @@ class Plan(NamedTuple):
     shards: int = 1
     sent_bytes: float = 0.0
     frames_per_iteration: int = 0
+    frames: int = 0
+    frames_unselected: int = 0
 
 
 def in_words(plan: Plan) -> str:
     """Returns a plan as text, one line per quantity."""
     quantities = {
         "agents": f"{plan.members:,}",
+        **({"all agents take": frames_in_words(plan.frames, plan.frames_unselected)} if plan.frames else {}),
         "devices": f"{plan.devices}",
         "mesh": f"{plan.devices // plan.devices_per_member} x {plan.devices_per_member} (population x data)",
         **({"shards an agent": f"{plan.shards}"} if plan.shards > 1 else {}),
@@ -81,6 +86,11 @@ def in_words(plan: Plan) -> str:
         "compile time": f"{plan.compile_seconds:.1f} s",
     }
     return lines(quantities)
+
+
+def frames_in_words(frames: int, unselected: int) -> str:
+    """Returns the frames of all members together as text, with those without a selection where it saves some."""
+    return f"{frames:,} frames" + (f" instead of {unselected:,}" if frames < unselected else "")
 
 
 def _sent(plan: Plan) -> str:

@@ -24,10 +24,14 @@ __all__ = [
     "Evolved",
     "Halved",
     "ancestry",
+    "best_first",
+    "counted",
+    "exploited",
     "mean_return",
     "perturb",
     "population_based_training",
     "successive_halving",
+    "survivors",
     "truncation",
 ]
 
@@ -87,15 +91,11 @@ def population_based_training(
 
     def interval(carry: PyTree, key: Key) -> tuple[PyTree, PyTree]:
         given, state = carry
-        key_exploit, key_explore = jax.random.split(key)
         filled = trees.fill((given, state), layout.size)
         state, metrics = trees.take(advance(*filled, num_iterations), np.arange(size))
         scores = _score(fitness, state, metrics)
-        parent = exploit(key_exploit, scores)
-        explored = jax.vmap(explore)(jax.random.split(key_explore, size), trees.take(given, parent))
-        moved = parent != jnp.arange(size)
-        after = jax.tree.map(lambda new, old: jax.vmap(jnp.where)(moved, new, old), explored, given)
-        return (after, trees.take(state, parent)._replace(key=state.key)), (given, scores, parent)
+        after, state, parent = exploited(key, given, state, scores, exploit=exploit, explore=explore)
+        return (after, state), (given, scores, parent)
 
     def train(key: Key, members: membership.Members) -> Evolved:
         state = _init(make_trainer, members, layout)
@@ -106,7 +106,44 @@ def population_based_training(
     return train
 
 
-def truncation(fraction: float = 0.2) -> Callable[[Key, Array], Array]:
+def exploited(
+    key: Key,
+    given: dict[str, PyTree],
+    state: TrainState,
+    scores: Array,
+    *,
+    exploit: Callable[[Key, Array], Array],
+    explore: Callable[[Key, PyTree], PyTree],
+) -> tuple[dict[str, PyTree], TrainState, Array]:
+    """Computes a selection of population-based training among ``P`` members: the worst continue from the best.
+
+    Consumes ``key``.
+
+    Args:
+        key: A key.
+        given: The arguments of each member ``[P]``.
+        state: Their training states ``[P]``.
+        scores: Their fitness ``[P]`` (`counted`).
+        exploit: As for `population_based_training`.
+        explore: As there.
+
+    Returns:
+        The new arguments and states, and the ``parent`` ``[P]`` (int32) whose state each member took.
+    """
+    size = scores.shape[0]
+    key_exploit, key_explore = jax.random.split(key)
+    parent = exploit(key_exploit, scores)
+    explored = jax.vmap(explore)(jax.random.split(key_explore, size), trees.take(given, parent))
+    moved = parent != jnp.arange(size)
+    after = jax.tree.map(lambda new, old: jax.vmap(jnp.where)(moved, new, old), explored, given)
+    return after, trees.take(state, parent)._replace(key=state.key), parent
+
+
+FRACTION = 0.2
+"""The fraction of members that take the state of another, by default."""
+
+
+def truncation(fraction: float = FRACTION) -> Callable[[Key, Array], Array]:
     """Makes truncation selection: each of the worst ``fraction`` of members takes the state of a random best one.
 
     The best and the worst are the same number of members, at least 1. ``exploit`` consumes its key.
@@ -130,8 +167,8 @@ def perturb(
     Args:
         factors: A field is multiplied by a random one of these.
         resample: The probability that it is redrawn instead.
-        **ranges: The lowest and the highest value of each field, both positive. Values are clipped to this range, and
-            redrawn log-uniformly from it.
+        **ranges: The lowest and the highest value of each field. Values are clipped to this range, and redrawn from it:
+            log-uniformly if it is positive, uniformly otherwise.
 
     Returns:
         ``explore(key, given)``, which consumes its key.
@@ -142,7 +179,10 @@ def perturb(
         for key_field, (name, (low, high)) in zip(jax.random.split(key, len(ranges)), ranges.items(), strict=True):
             key_factor, key_whether, key_draw = jax.random.split(key_field, 3)
             value = getattr(given["config"], name) * jax.random.choice(key_factor, jnp.asarray(factors))
-            drawn = jnp.exp(jax.random.uniform(key_draw, minval=math.log(low), maxval=math.log(high)))
+            if low > 0:
+                drawn = jnp.exp(jax.random.uniform(key_draw, minval=math.log(low), maxval=math.log(high)))
+            else:
+                drawn = jax.random.uniform(key_draw, minval=low, maxval=high)
             redrawn = jnp.where(jax.random.bernoulli(key_whether, resample), drawn, value)
             changed[name] = jnp.clip(redrawn, low, high)
         return {**given, "config": dataclasses.replace(given["config"], **changed)}
@@ -207,7 +247,7 @@ def successive_halving(
     fitness = fitness or mean_return
     totals = [0] + [num_iterations * reduction**r for r in range(num_rungs)]
     lengths = np.diff(totals).astype(np.int32)
-    active = np.array([max(1, size // reduction**r) for r in range(num_rungs)], np.int32)
+    active = np.array([survivors(size, r, reduction) for r in range(num_rungs)], np.int32)
     layout = layouts.layout(size, devices)
     advance = _advance(make_trainer, layout, int(lengths.max()))
     count = len(layout.devices)
@@ -224,9 +264,8 @@ def successive_halving(
         state, metrics = trees.take(advance(*placed, length, groups=groups), place)
         ran = rank < survivors
         scores = jnp.where(ran, _score(fitness, state, metrics), scores)
-        order = jnp.lexsort((rank, jnp.where(ran, -scores, 0.0), ~ran))  # members that ran come first, best first
         carry = given, state, member, rungs + ran, scores
-        return trees.take(carry, order), None
+        return trees.take(carry, best_first(scores, ran)), None
 
     def train(members: membership.Members) -> Halved:
         state = trees.fill(_init(make_trainer, members, layout), layout.size)
@@ -239,6 +278,20 @@ def successive_halving(
     return train
 
 
+def survivors(size: int, rung: int, reduction: int = 2) -> int:
+    """Returns how many of ``size`` members run in a rung of successive halving, from 0; at least 1."""
+    return max(1, size // reduction**rung)
+
+
+def best_first(scores: Any, ran: Any) -> Array:
+    """Returns the order ``[P]`` of members by their ``scores`` ``[P]``, the best first, of equals the lower index.
+
+    Those that ``ran`` (bool ``[P]``) come before the others.
+    """
+    rank = np.arange(len(scores))
+    return jnp.lexsort((rank, jnp.where(ran, -scores, 0.0), ~ran))
+
+
 def mean_return(metrics: Metrics) -> Array:
     """Computes the mean return of all episodes that ended in metrics ``[iterations]``; nan if none did."""
     episodes = jnp.nan_to_num(metrics["episodes"].astype(jnp.float32))
@@ -247,9 +300,13 @@ def mean_return(metrics: Metrics) -> Array:
 
 
 def _score(fitness: Fitness, state: TrainState, metrics: Metrics) -> Array:
-    """Computes the fitness ``[P]`` of members: -inf for those that died or whose fitness is nan."""
-    scores = jax.vmap(fitness)(metrics)
-    return jnp.where(state.alive & ~jnp.isnan(scores), scores, -jnp.inf)
+    """Computes the fitness ``[P]`` of members, as it is `counted`."""
+    return counted(jax.vmap(fitness)(metrics), state.alive)
+
+
+def counted(scores: Any, alive: Any) -> Array:
+    """Returns the fitness ``[P]`` that counts: -inf of members that are not ``alive`` or whose fitness is nan."""
+    return jnp.where(alive & ~jnp.isnan(scores), scores, -jnp.inf)
 
 
 def _init(make_trainer: Callable[..., Trainer], members: membership.Members, layout: layouts.Layout) -> TrainState:

@@ -114,6 +114,40 @@ def test_the_dead_are_replaced():
     assert np.asarray(result.state.alive).all() and np.isfinite(result.fitness[-1]).all()
 
 
+def test_a_selection_by_hand():
+    """The worst of five takes state and arguments of the best, the latter changed; it keeps its key."""
+    given = {"config": Config(jnp.arange(5.0))}
+    keys = jax.random.split(jax.random.key(3), 5)
+    state = TrainState(10.0 * jnp.arange(5), (), (), jnp.zeros(5, int), jnp.ones(5, bool), keys)
+    explore = lambda key, given: {"config": Config(given["config"].step_size + 100)}
+    scores = selection.counted(jnp.array([3.0, jnp.nan, 9.0, 4.0, 50.0]), jnp.array([True, True, True, True, False]))
+    assert scores.tolist() == [3.0, -np.inf, 9.0, 4.0, -np.inf]
+    for fraction, taken in ((0.2, [0, 2, 2, 3, 4]), (0.4, None)):
+        after, went_on, parent = selection.exploited(
+            jax.random.key(0), given, state, scores, exploit=selection.truncation(fraction), explore=explore
+        )
+        moved = np.array([False, True, False, False, fraction == 0.4])
+        assert parent.tolist() == taken or (set(parent[moved].tolist()) <= {2, 3} and taken is None)
+        assert went_on.learner.tolist() == [10.0 * p for p in parent]
+        assert after["config"].step_size.tolist() == [p + 100.0 * m for p, m in zip(parent, moved, strict=True)]
+        np.testing.assert_array_equal(jax.random.key_data(went_on.key), jax.random.key_data(keys))
+
+
+def test_ranges_that_reach_zero_are_redrawn_uniformly():
+    explore = jax.vmap(selection.perturb(step_size=(-1.0, 3.0), resample=1.0), in_axes=(0, None))
+    drawn = np.asarray(explore(jax.random.split(jax.random.key(0), 1000), {"config": Config(0.0)})["config"].step_size)
+    assert np.all((drawn >= -1) & (drawn <= 3)) and abs(drawn.mean() - 1) < 0.15
+    stays = jax.vmap(selection.perturb(step_size=(0.0, 3.0), resample=0.0), in_axes=(0, None))
+    assert not np.any(stays(jax.random.split(jax.random.key(0), 9), {"config": Config(0.0)})["config"].step_size)
+
+
+def test_the_best_come_first_and_the_lower_index_of_equals():
+    scores = np.array([1.0, 5.0, -np.inf, 5.0, 9.0])
+    ran = np.array([True, True, True, True, False])
+    assert selection.best_first(scores, ran).tolist() == [1, 3, 0, 2, 4]
+    assert [selection.survivors(6, rung) for rung in range(4)] == [6, 3, 1, 1]
+
+
 def test_ancestry_follows_parents():
     parent = np.array([[0, 0, 2], [1, 1, 2], [0, 2, 2]])
     assert selection.ancestry(parent, 0) == [0, 1, 0, 0]

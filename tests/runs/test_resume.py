@@ -306,7 +306,7 @@ def test_overwrite_takes_nothing_before_it_has_compiled(copy, monkeypatch):
     def out_of_memory(*args, **options):
         raise MemoryError("too large")
 
-    monkeypatch.setattr("purerl.runs.running.train.compile_program", out_of_memory)
+    monkeypatch.setattr("purerl.runs.running.selecting.compile_program", out_of_memory)
     before = {path.relative_to(copy) for path in copy.rglob("*")}
     run(*RUNS["ppo"], "--out", copy, "--overwrite", expect=4)
     assert before == {path.relative_to(copy) for path in copy.rglob("*")}

@@ -141,14 +141,14 @@ def digest(fields: dict[str, Any]) -> str:
     """Computes the SHA-256 of the fields from which a run's results follow, as hexadecimal digits.
 
     It leaves out the length of the run, the paths of its datasets and of the run that it began with, and an empty
-    ``stop``, ``split``, ``parts`` and ``initial``.
+    ``stop``, ``split``, ``parts``, ``select`` and ``initial``.
     """
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     if of_play := kept.pop("datasets", {}):
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
     if begun := kept.pop("warm_start", {}):
         kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
-    for name in ("stop", "split", "parts", "initial"):
+    for name in ("stop", "split", "parts", "select", "initial"):
         if not kept.get(name):
             kept.pop(name, None)
     kept["config"] = {name: value for name, value in fields.get("config", {}).items() if name not in LENGTHS}

@@ -22,12 +22,12 @@ from purerl.hosts import copies
 from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
-from purerl.runs.describing import config_file, datasets, file_checks, sharding, stop_options
+from purerl.runs.describing import config_file, datasets, file_checks, select_options, sharding, stop_options
 from purerl.runs.describing.config_file import FRESH, ConfigFile, Start
 from purerl.runs.describing.environments import checked, host_problems, team_problems
 from purerl.runs.describing.sweeps import MOST_PROGRAMS, config_part, configurations, env_part
 from purerl.store import guards
-from purerl.types import Dataset, Env, Learner, PyTree, Trainer
+from purerl.types import Dataset, Env, Key, Learner, PyTree, Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +78,9 @@ class TrainingDescription(Description):
     - ``split`` has the number of ``shards`` into which each agent is cut, and whether their sums are ``exact``; it is
       empty if agents are not cut.
     - ``parts`` names the user's own parts of the algorithm (`own_parts.described`).
+    - ``select`` says how configurations are selected during the training (`select_options.described`); it is empty if
+      they are not. With population-based training ``swept`` has the values that they begin with in the description of a
+      run, and the final ones in that of its policies.
     """
 
     env: str
@@ -89,6 +92,7 @@ class TrainingDescription(Description):
     warm_start: dict[str, Any] = dataclasses.field(default_factory=dict)
     split: dict[str, Any] = dataclasses.field(default_factory=dict)
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
+    select: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of_json(
@@ -148,6 +152,7 @@ def start(file: ConfigFile) -> Start:
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
     options |= stop_options.options(file.take("stop", dict, {}), str(file.path))
     options |= sharding.options(file.take("split", dict, {}), str(file.path))
+    options |= select_options.options(file.take("select", dict, {}), str(file.path))
     if begun := file.take("warm_start", dict, {}):
         if wrong := file_checks.warm_start_problems(begun):
             raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
@@ -222,6 +227,20 @@ class Problems(list[str]):
             self.extend(line for line in lines if line not in self)
         self.extend(cfg.unused(cfg.rows(config, swept) or [config], usual))
 
+    def of_agents(
+        self, options: Any, algorithm: Algorithm, config: Any, env: Env, swept: dict[str, list[float]]
+    ) -> None:
+        """Adds those of agents in several environments, of several shards, and with a selection among them.
+
+        The settings must have none.
+        """
+        of_config = lambda config: algorithm.problems(config, env)
+        if algorithm.datasets and env_part(swept):
+            reason = f"cannot be swept; {algorithm.name} learns from a dataset of one environment"
+            self.append(f"{', '.join(env_part(swept))}: {reason}")
+        self.extend(sharding.problems(options, algorithm, config, env))
+        self.extend(select_options.problems_of_options(options, config, env, swept, of_config))
+
     def refuse(self) -> None:
         """Raises `ConfigError` with all lines, if there are any."""
         if self:
@@ -273,7 +292,7 @@ def describe(
     problems.extend(line for env in environments for line in host_problems(options, config, env))
     problems.of_settings(algorithm, config, environments, changed or usual(algo, options, start), config_part(swept))
     if not problems:
-        problems.extend(sharding.problems(options, algorithm, config, environments[0]))
+        problems.of_agents(options, algorithm, config, environments[0], swept)
     learned, parts = dict(start.learned), dict[str, str]()
     with problems.collected():
         learned |= artefacts.described(algo, options)
@@ -283,9 +302,6 @@ def describe(
         if not problems:
             problems.extend(artefacts.problems(functions, config))
             _check_parts(algorithm, config, environments[0], parts)
-    if algorithm.datasets and env_part(swept):
-        reason = f"cannot be swept; {algo} learns from a dataset of one environment"
-        problems.append(f"{', '.join(env_part(swept))}: {reason}")
     problems.refuse()
     view, played = algorithm.view(config, environments[0]), {"env": options.env, "env_params": params}
     return TrainingDescription(
@@ -301,6 +317,7 @@ def describe(
         warm_start=start.file.fields.get("warm_start", {}),
         split=sharding.described(options),
         parts=parts,
+        select=select_options.described(options, config, swept),
     )
 
 
@@ -330,14 +347,21 @@ def _planned_copies(options: Any, config: Any, count: int) -> contextlib.Abstrac
     return copies.planned(num_envs, workers=workers, apart=apart)
 
 
+def _keys(seeds: list[int], count: int, *, apart: bool) -> Key:
+    """Makes the keys ``[count * seeds]`` of members, which all configurations share unless they are kept ``apart``."""
+    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32))), count)
+    return jax.vmap(jax.random.fold_in)(keys, np.repeat(np.arange(count), len(seeds))) if apart else keys
+
+
 class Setup(NamedTuple):
     """What a description stands for: the members of a run, and the functions that make their trainers and environments.
 
     Environments are as the algorithm sees them. ``swept`` in a description maps names to one value for each
     configuration. Of ``S`` seeds, member ``i`` has configuration ``i // S`` and seed ``i % S``, so that all
-    configurations share the keys of their seeds; ``labels`` give both, member by member. ``make_learner`` needs no
-    dataset; ``data`` reads the datasets, once. ``spaces`` describes the environment for saved policies
-    (`envs.spaces_only`).
+    configurations share the keys of their seeds; with population-based training each has keys of its own, so that a
+    member is not the twin of the one whose state it takes. ``labels`` give both, member by member. ``make_learner``
+    needs no dataset; ``data`` reads the datasets, once. ``spaces`` describes the environment for saved policies
+    (`envs.spaces_only`). ``select`` is that of the description.
     """
 
     config: Any
@@ -349,6 +373,7 @@ class Setup(NamedTuple):
     labels: list[dict[str, int]]
     swept: dict[str, list[float]]
     spaces: Callable[[], dict[str, Any]]
+    select: dict[str, Any]
 
     @classmethod
     @own_code()
@@ -367,7 +392,8 @@ class Setup(NamedTuple):
         Raises:
             ConfigError: If learned functions are damaged.
         """
-        algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
+        algo, seeds = ALGORITHMS[description.algo], description.seeds
+        swept, select = description.swept, description.select
         learned = artefacts.read(description.learned)
         config = read_config(description.algo, description.config)
         trained = algo.wrapped(looking) if diagnostics else algo
@@ -397,20 +423,20 @@ class Setup(NamedTuple):
             algorithm = trained if meta_params is None else trained.warm_start(meta_params)
             env = plain_env(env_params)
             trainer = algorithm.make_trainer(config, env, **parts(config, env), **data())
-            return stop_options.stopping_trainer(trainer, description.stop)
+            trainer = stop_options.stopping_trainer(trainer, description.stop)
+            return select_options.selected_trainer(trainer, select)
 
         count = configurations(swept)
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
         members = population.members(
             dataclasses.replace(cfg.with_lengths(config), **config_part(repeated)),
-            jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32))), count),
+            _keys(seeds, count, apart=select.get("kind") == select_options.PBT),
             env_params=env_part(repeated) or None,
             meta_params=jax.tree.map(lambda x: np.broadcast_to(x, (description.size, *x.shape[1:])), begun),
         )
-        which = [{"config": c} if swept else {} for c in range(count)]
-        labels = [{**label, "seed": seed} for label in which for seed in seeds]
+        labels = [{**({"config": c} if swept else {}), "seed": seed} for c in range(count) for seed in seeds]
         known = functools.cache(lambda: spaces_only.described(raw_env(env_part(swept, 0))))
-        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept, known)
+        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept, known, select)
 
     @property
     def host(self) -> Any:
@@ -421,6 +447,30 @@ class Setup(NamedTuple):
     def trainer(self) -> Trainer:
         """The trainer of the first member."""
         return self.make_trainer(**trees.take(self.members.given, 0))
+
+    @property
+    def intervals(self) -> list[select_options.Interval]:
+        """The intervals of the training between selections; one without them.
+
+        Raises:
+            ConfigError: The training is too short for a selection.
+        """
+        count = configurations(self.swept)
+        return select_options.intervals(self.select, count, self.trainer.env_steps, self.config.num_iterations)
+
+    def iterations(self, until: int) -> int:
+        """Returns the iterations that all members take together until each has taken ``until``, or was stopped.
+
+        Errors are those of `intervals`.
+        """
+        seeds = self.members.size // configurations(self.swept)
+        return select_options.iterations(self.intervals, until) * seeds
+
+    @property
+    def frames(self) -> int:
+        """The frames that all members take in the whole training together. Errors are those of `intervals`."""
+        taken = self.iterations(self.config.num_iterations) * self.trainer.env_steps
+        return self.members.size * self.trainer.warmup_steps + taken
 
     def part(self, which: slice) -> "Setup":
         """Returns the set-up of some of the members alone."""

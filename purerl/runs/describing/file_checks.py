@@ -10,7 +10,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, own_parts
 from purerl.names import Trust, check_trusted, choose
-from purerl.runs.describing import datasets, sharding, stop_options
+from purerl.runs.describing import datasets, select_options, sharding, stop_options
 from purerl.runs.describing.sweeps import ENV_PREFIX, config_part, env_part
 from purerl.store import guards
 from purerl.types import Env
@@ -28,6 +28,7 @@ KINDS = {
     "warm_start": dict,
     "split": dict,
     "parts": dict,
+    "select": dict,
 }
 """The type of each field of a `Description` in JSON."""
 EMPTY: dict[str, Any] = {name: {} for name, kind in KINDS.items() if kind is dict}
@@ -78,7 +79,7 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     lines = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
     lines += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + stop_options.problems(fields["stop"])
-    lines += sharding.problems_of_file(fields["split"])
+    lines += sharding.problems_of_file(fields["split"]) + select_options.problems(fields["select"])
     lines += own_parts.problems_of_file(ALGORITHMS[algo], fields["parts"])
     lines += warm_start_problems(fields["warm_start"])
     return lines + _learned_problems(algo, fields["learned"], trust, where)

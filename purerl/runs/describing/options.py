@@ -235,13 +235,28 @@ class RunOptions(Placed, Hosted, Described, MachineOptions):
     """Also log dormant_units and feature_rank of the policy's network. Costs one forward pass per update."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Selected:
+    """Options of commands that train several configurations."""
+
+    select: Literal["none", "pbt", "halving"] = "none"
+    """Select among the configurations during the training, by the mean return of the episodes that ended since the last
+    selection. pbt: population-based training; the worst fifth of the agents take the state of agents of the best fifth,
+    and new values within the swept ranges; costs as many frames as without. halving: successive halving; the worse half
+    of the configurations stop and take no more frames. none: all train to the end."""
+    select_every: cfg.NonNegativeCount = 0
+    """Environment steps of an agent between selections, rounded up to whole iterations; with halving until the first
+    one, and each further one after twice as many in all. 0: a twentieth of total_steps; with halving so many that the
+    last configuration trains alone for the second half."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainOptions(Begun, RunOptions):
     """What to train on, how many agents, and where to write the results."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepOptions(TrainOptions):
+class SweepOptions(Selected, TrainOptions):
     """What to sweep: any number as LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log (drawn at random) or VALUE,VALUE,..."""
 
     num_samples: Annotated[int, cfg.Range(1, cfg.CONFIGURATIONS, open_high=False)] = 16
@@ -249,7 +264,7 @@ class SweepOptions(TrainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanOptions(Printed, RunOptions):
+class PlanOptions(Selected, Printed, RunOptions):
     """Which training to plan."""
 
     measure: bool = False

@@ -20,6 +20,7 @@ CHECKPOINTS = "checkpoints"
 """The folder of the checkpoints."""
 FILMS = "film.gif", "film.mp4", "film.html"
 METRICS, QUANTILES, TIMES, EVALUATIONS = "metrics.jsonl", "quantiles.jsonl", "times.jsonl", "evaluations.jsonl"
+SELECTION = "selection.jsonl"
 """Logs of a training."""
 EXPORTS = "policy.stablehlo", "policy.stablehlo.json", "policy-numpy", "policy.onnx"
 """The files and folders that `purerl render` and `purerl export` make in a run directory, unless another place is

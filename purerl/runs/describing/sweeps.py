@@ -13,6 +13,8 @@ from purerl.formulas import aggregates
 from purerl.runs.describing import config_file
 from purerl.store import guards, policies, writing
 
+NO_SUMMARY: Mapping[str, Any] = {}
+"""What a run has whose training has not ended."""
 ENV_PREFIX = "env."
 """The prefix of swept names that are parameters of the environment, not fields of the algorithm's config."""
 
@@ -66,20 +68,22 @@ def in_words(swept: Mapping[str, Sequence[Any]], index: int) -> str:
     return ", ".join(f"{name} {words.value(column[index])}" for name, column in swept.items())
 
 
-def saved_columns(fields: Mapping[str, Any]) -> dict[str, list[Any]]:
+def saved_columns(fields: Mapping[str, Any], summary: Mapping[str, Any] = NO_SUMMARY) -> dict[str, list[Any]]:
     """Returns what the fields of a config file say of all configurations of a sweep, by name, as `columns` does.
 
     Numbers stay as they are, and other values become short texts. It is empty for a run that is no sweep. Columns of
-    another length than the first one are left out.
+    another length than the first one are left out. Values that a selection may change are those at its end, which are
+    in the ``summary``.
     """
     tables = []
-    for name in ("programs", "swept"):
-        given = guards.mapping(fields.get(name)).items()
+    swept = (summary if fields.get("select") and summary else fields).get("swept")
+    for entry in (fields.get("programs"), swept):
+        given = guards.mapping(entry).items()
         lists = {str(key)[:80]: list(map(plain, column)) for key, column in given if isinstance(column, list)}
         length = len(next(iter(lists.values()), []))
         tables.append({key: column for key, column in lists.items() if len(column) == length > 0})
-    programs, swept = tables
-    return columns(programs, swept) if programs else swept
+    of_programs, of_each = tables
+    return columns(of_programs, of_each) if of_programs else of_each
 
 
 def plain(value: Any) -> Any:
@@ -106,14 +110,20 @@ def named(directory: Path) -> str:
     return f"{sweep.name}/{directory.name}" if directory in parts(sweep) else directory.name
 
 
-def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> dict[str, Any]:
+def rank(
+    swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0, frames: Sequence[int] | None = None
+) -> dict[str, Any]:
     """Ranks the configurations of a sweep, the best first, by the interquartile mean of their seeds' scores.
+
+    Those that trained for more ``frames`` come first.
 
     Args:
         swept: By the name of the setting a value for each configuration.
         scores: An entry for each member, nan for those that diverged, which count as the worst.
         programs: The number of programs of a sweep over several. Each row then names its own, which is the folder of
             its run.
+        frames: The frames that an agent of each configuration took, if a selection may have stopped some; None: all
+            took the same.
 
     Returns:
         The settings ``swept`` and the rows ``ranked``.
@@ -125,8 +135,9 @@ def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> 
         values = {name: values[c] for name, values in swept.items()}
         estimate = aggregates.reported_estimate(scores[c])
         place = {"config": c} | ({"program": c * programs // count} if programs else {})
+        place |= {"env_steps": frames[c]} if frames else {}
         rows.append({**values, **place, **estimate._asdict(), "returns": scores[c].tolist()})
-    key = lambda row: (row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))
+    key = lambda row: (row.get("env_steps", 0), row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))
     return {"swept": swept, "ranked": sorted(rows, key=key, reverse=True)}
 
 

@@ -15,7 +15,7 @@ from purerl.display import lines, words
 from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file, run_directory, sweeps
+from purerl.runs.describing import config_file, run_directory, select_options, sweeps
 from purerl.runs.reading import filmed, run_curves, seats_shown
 from purerl.store import guards, log
 from purerl.store.guards import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
@@ -187,7 +187,8 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
         return (guards.count(float(done[-1])) if done is not None else 0), guards.count(file.fields.get("generations"))
-    total = guards.count(guards.mapping(file.fields.get("config")).get("total_steps")) * members
+    each = guards.count(guards.mapping(file.fields.get("config")).get("total_steps"))
+    total = each * members
     if inner := sweeps.parts(directory):
         return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
@@ -198,7 +199,24 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     firsts = sorted(batches)
     usual = firsts[1] if len(firsts) > 1 else guards.count(file.options.get("agents_at_once")) or members
     done = sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)
+    if halving := _halving(file.fields, each):
+        seeds = members // halving[0].configurations
+        taken = lambda until: select_options.iterations(halving, int(until)) * seeds
+        known = guards.count(guards.contents(directory, "summary.json").get("all_env_steps"))
+        return known or taken(max(batches.values(), default=0.0)), taken(each)
     return guards.count(float(done)), total
+
+
+def _halving(fields: dict[str, Any], total_steps: int) -> list[select_options.Interval]:
+    """Returns the intervals of a sweep that halving shortens, in frames of an agent; empty for any other run."""
+    select = guards.mapping(fields.get("select"))
+    count = sweeps.configurations(sweeps.saved_columns(fields))
+    if select.get("kind") != select_options.HALVING or select_options.problems(select) or count < 2:
+        return []
+    try:
+        return select_options.intervals(select, count, 1, total_steps)
+    except ConfigError:
+        return []
 
 
 def _pace(directory: Path, summary: dict[str, Any], columns: Any, generations: int) -> dict[str, float | None]:
@@ -264,7 +282,7 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     summary, fields, shown = guards.contents(directory, "summary.json"), file.fields, shown_in(directory)
     films = [name for name in shown if not name.endswith(".png")]
     ranked = guards.listed(guards.contents(directory, "sweep.json"), "ranked")
-    swept = sweeps.saved_columns(fields)
+    swept = sweeps.saved_columns(fields, summary)
     settings = {name: value for name, value in fields.items() if name not in APART}
     over_configurations = ("return_mean", "return_iqm") if swept else ()
     hidden = (*fields, "card", *over_configurations)

@@ -11,7 +11,7 @@ from purerl.display.lines import RUN, Line
 from purerl.errors import ConfigError, printable
 from purerl.names import nearest
 from purerl.runs.describing import config_file, sweeps
-from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, SELECTION, TIMES
 from purerl.store import guards, log
 
 GENERATIONS = "generations.jsonl"
@@ -20,10 +20,11 @@ LOGS = {
     EVALUATIONS: ("env_steps", "seed"),
     QUANTILES: ("env_steps", "first_member"),
     TIMES: ("env_steps", "first_member"),
+    SELECTION: ("env_steps", "seed"),
     GENERATIONS: ("frames", ""),
 }
 """The logs that hold curves: the column that these are drawn over, and the one that tells members apart."""
-NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames")
+NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames", "agent", "parent")
 """The numbers of a log that are not drawn as curves."""
 Read = Callable[[Path, str], Mapping[str, np.ndarray]]
 """A function that returns the columns of a log of a run directory by name, of one length; none without the log."""
@@ -89,7 +90,8 @@ def _names(directories: Sequence[Path]) -> list[str]:
 def _of_run(directory: Path, metric: str, axis: str, read: Read) -> list[Line]:
     """Returns a line for each configuration of a run, named by what is swept; none if it has no such metric."""
     fields, parts = config_file.read(directory / config_file.NAME).fields, sweeps.parts(directory)
-    swept, programs = sweeps.saved_columns(fields), list(guards.mapping(fields.get("programs")))
+    swept = sweeps.saved_columns(fields, guards.contents(directory, "summary.json"))
+    programs = list(guards.mapping(fields.get("programs")))
     each = len(next(iter(swept.values()), [0])) // max(1, len(parts))
     ranked = guards.listed(guards.contents(directory, "sweep.json"), "ranked")
     places = {guards.number(row.get("config")): i for i, row in enumerate(ranked) if isinstance(row, dict)}

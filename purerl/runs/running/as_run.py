@@ -154,6 +154,7 @@ def _trained(run: "TrainingRun", state: TrainState, values: dict[str, np.ndarray
         seconds,
         bool(values["episodes"].any()),
         early_stopping.faults(state, size),
+        description.swept,
     )
 
 
@@ -171,8 +172,9 @@ def _write(run: "TrainingRun", values: dict[str, np.ndarray], trained: "Trained"
     trusted_modules.remember(run.directory, run.description.code)
     iterations = len(values["alive"])
     evaluated = {name: values.pop(name) for name in EVALUATED if name in values}
+    everyone = logs.Ran(0, slice(None), setup.labels, jax.tree.map(np.asarray, setup.members.given["config"]))
     with logs.opened(run, Known()) as written:
-        written.chunk(Chunk((), iterations, iterations, values, trained.seconds), 1, 0, trained.seconds)
+        written.chunk(Chunk((), iterations, iterations, values, trained.seconds), 1, everyone, trained.seconds)
         for i in np.flatnonzero(np.isfinite(evaluated.get(EVALUATED[0], np.zeros((0, 1)))).any(axis=1)):
             of_metrics = {f"{name.removeprefix('eval_')}_per_seed": column[i] for name, column in evaluated.items()}
             written.evaluation(of_metrics, int(i) + 1, 0)

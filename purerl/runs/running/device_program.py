@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl import backend, population, processes, trees
@@ -37,6 +38,7 @@ class RunProgram(NamedTuple):
     - ``compile_seconds``: the seconds that tracing and compiling took.
     - ``differs``: which leaves of a state differ between the shards of an agent (`splitting.Agent`).
     - ``sent_bytes``: the bytes that a device sends to others in an iteration (`splitting.sent`).
+    - ``select``: the selection of population-based training (`selecting.compile_selected`); None: there is none.
     """
 
     init: jax.stages.Compiled
@@ -45,11 +47,19 @@ class RunProgram(NamedTuple):
     compile_seconds: float
     differs: PyTree = False
     sent_bytes: float = 0.0
+    select: jax.stages.Compiled | None = None
 
     @property
     def batch_size(self) -> int:
         """The number of members that are trained at once."""
         return self.chunk.batch_size
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that the training holds, in bytes, over all devices together."""
+        devices = len(self.chunk.layout.devices)
+        selecting = planning.program_bytes(self.select) * devices if self.select else 0
+        return max(self.chunk.peak_bytes, selecting)
 
     def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Makes the state of a batch of members, on the devices, filled up to the rows of the program.
@@ -116,13 +126,16 @@ def compile_program(
     stage: Callable[[str], None] = lambda name: None,
     algo: str = "",
     split: Split = WHOLE,
+    resting: bool = False,
 ) -> RunProgram:
     """Compiles the trainings of a population into one program for any number of iterations.
 
     ``make_trainer(**given)`` makes the trainer of one of the members ``[P]``. The program that makes the first state is
     compiled beside the other, in another thread. ``stage`` is called with the name of each stage that begins after
     tracing. ``algo`` is the name of the algorithm, for `errors.own_code`, and ``split`` says how agents are cut into
-    shards. The other arguments are those of `population.train_population`.
+    shards. If it is ``resting``, nothing is computed of members that have stopped (`loops.stopping`), where they are
+    computed one after another; their metrics are then zeros. The other arguments are those of
+    `population.train_population`.
 
     Raises:
         ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling.
@@ -140,7 +153,7 @@ def compile_program(
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
         layout = population.layout(size, devices, lanes, split.devices)
         with own_code(algo):
-            init, chunk = _traced(agent, members, layout)
+            init, chunk = _traced(agent, members, layout, resting and layout.lanes == 1)
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, options))
         return chunk.lower(), layout
@@ -156,11 +169,12 @@ def compile_program(
 
 
 def _traced(
-    agent: splitting.Agent, members: population.Members, layout: population.Layout
+    agent: splitting.Agent, members: population.Members, layout: population.Layout, resting: bool
 ) -> tuple[jax.stages.Traced, jax.stages.Traced]:
     """Traces the program that makes the states of members, and the one that trains them for a chunk."""
 
     def chunk_of(given, state, length):
+        length = jnp.where(state.stopping.stopped, 0, length) if resting else length
         return agent.chunk(given, state, length, CAPACITY)
 
     given = trees.shapes(trees.fill(members, layout.size), layout.sharding)

@@ -89,24 +89,41 @@ def divergences(run: Run, faults: Sequence[tuple[str, int] | None]) -> list[str]
     return lines
 
 
+class Means:
+    """Means of a metric of ``size`` members over the episodes that ended: their ``total`` and number ``ended``."""
+
+    def __init__(self, size: int, total: np.ndarray | None = None, ended: np.ndarray | None = None):
+        self.total = np.zeros(size) if total is None else total
+        self.ended = np.zeros(size, np.int64) if ended is None else ended
+
+    def add(self, count: np.ndarray, value: np.ndarray) -> None:
+        """Adds an iteration in which ``count`` ``[size]`` episodes ended, with the mean ``value`` (nan: unknown)."""
+        told = np.isfinite(value)
+        self.total += np.where(told, value * count, 0.0)
+        self.ended += np.where(told, count, 0)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The means ``[size]``; nan where no episode ended."""
+        return np.where(self.ended > 0, self.total / np.maximum(self.ended, 1), np.nan)
+
+
 class Watched:
     """The metric of ``size`` members that early stopping reads, a mean over the episodes that ended."""
 
     def __init__(self, size: int, described: dict[str, Any]):
         self._metric, self._at, self._episodes = described["metric"], described["at"], described["episodes"]
-        self._total, self._ended = np.zeros(size), np.zeros(size, np.int64)
+        self._means = Means(size)
 
     def reached(self, metrics: dict[str, np.ndarray]) -> np.ndarray:
         """Returns which members have reached the target by a chunk whose ``metrics`` are ``[iterations, size]``."""
-        reached = np.zeros(len(self._total), bool)
-        episodes = metrics["episodes"]
+        means, episodes = self._means, metrics["episodes"]
+        reached = np.zeros(len(means.total), bool)
         for count, value in zip(episodes, metrics.get(self._metric, np.full(episodes.shape, np.nan)), strict=True):
-            told = np.isfinite(value)
-            self._total += np.where(told, value * count, 0.0)
-            self._ended += np.where(told, count, 0)
-            enough = self._ended >= self._episodes
-            reached |= enough & (self._total >= self._at * self._ended)
-            self._total[enough], self._ended[enough] = 0.0, 0
+            means.add(count, value)
+            enough = means.ended >= self._episodes
+            reached |= enough & (means.total >= self._at * means.ended)
+            means.total[enough], means.ended[enough] = 0.0, 0
         return reached
 
 

@@ -19,8 +19,8 @@ from purerl.population import arithmetic, devices, planning
 from purerl.runs.describing import datasets, environments, sharding
 from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.sweeps import env_part
-from purerl.runs.running import run_loop
-from purerl.runs.running.device_program import RunProgram, compile_program
+from purerl.runs.running import run_loop, selecting
+from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
 
 DENSE = 24
@@ -185,9 +185,7 @@ def plan(
         program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
     else:
         with backend.tracing_for("gpu") if target else contextlib.nullcontext():
-            program = compile_program(
-                setup.make_trainer, setup.members, batch_size, used, lanes, algo=algo, split=split
-            )
+            program = selecting.compile_selected(setup, batch_size, devices=used, lanes=lanes, algo=algo, split=split)
     cost = _cost(setup, program)._replace(shards=split.shards)
     if isinstance(program, RunProgram) and target:
         return cost, forecast(setup, program, cost, target)
@@ -195,9 +193,10 @@ def plan(
         return cost, measured_speed(setup, program)
     if isinstance(program, HostProgram):
         return cost, None
-    frames = setup.trainer.frames(setup.config.num_iterations) * setup.members.size
-    expected = seconds(counted(setup, program), cost.flops_per_frame * frames / cost.devices)
-    return cost, Speed(frames / expected, expected, estimated=True) if expected else None
+    whole = setup.trainer.frames(setup.config.num_iterations) * setup.members.size
+    expected = seconds(counted(setup, program), cost.flops_per_frame * whole / cost.devices)
+    expected *= selecting.share(setup, program)
+    return cost, Speed(cost.frames / expected, expected, estimated=True) if expected else None
 
 
 def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
@@ -210,6 +209,9 @@ def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
         carry_bytes=trees.nbytes(state.actors.carry),
         sent_bytes=program.sent_bytes if isinstance(program, RunProgram) else 0.0,
         frames_per_iteration=trainer.env_steps,
+        frames=setup.frames,
+        frames_unselected=setup.trainer.frames(setup.config.num_iterations) * setup.members.size,
+        **({"peak_bytes": program.peak_bytes} if isinstance(program, RunProgram) else {}),
         dataset_bytes=datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0))),
         product_flops_per_frame=arithmetic.product_flops(trainer.step, state) / trainer.env_steps,
     )
@@ -235,5 +237,6 @@ def measured_speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:
                 break
     iteration = elapsed / (done - first)
     beginning = max(0.0, warm - start - first * iteration)
-    wall_seconds = math.ceil(size / batch_size) * (beginning + num_iterations * iteration)
-    return Speed(setup.trainer.frames(num_iterations) * size / wall_seconds, wall_seconds)
+    share = selecting.share(setup, program) if isinstance(program, RunProgram) else 1.0
+    wall_seconds = math.ceil(size / batch_size) * (beginning + num_iterations * iteration * share)
+    return Speed(setup.frames / wall_seconds, wall_seconds)

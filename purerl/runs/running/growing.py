@@ -92,6 +92,8 @@ def grow(
         raise ConfigError(f"out = {str(target)!r}: must not be inside the run that grows")
     if old.split:
         raise ConfigError(f"{source}: agents with shards cannot grow")
+    if old.select:
+        raise ConfigError(f"{source}: agents that are selected cannot grow")
     new = dataclasses.replace(new, warm_start={})  # the grown run resumes from checkpoints
     grown_from = TrainingRun(old, Setup.of(old), options, source, console())
     run = TrainingRun.of(new, options, target)

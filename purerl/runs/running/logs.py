@@ -5,12 +5,11 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from purerl import processes, trees
+from purerl import processes
 from purerl.display.progress import say
-from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, SELECTION, TIMES
 from purerl.runs.reading import seat_results
 from purerl.runs.running.run import Run
 from purerl.runs.running.run_loop import Chunk
@@ -21,18 +20,39 @@ ELSEWHERE = "log.csv", "tensorboard", "wandb"
 """The names of the files and folders that the loggers write."""
 
 
+class Ran(NamedTuple):
+    """The members that took frames in a chunk.
+
+    - ``first``: the number of the first member of their batch.
+    - ``which``: their numbers in the batch ``[n]``, or all.
+    - ``labels``: their labels.
+    - ``config``: their config, whose leaves are numpy arrays ``[n]``.
+    """
+
+    first: int
+    which: np.ndarray | slice
+    labels: list[dict[str, int]]
+    config: Any
+
+    def of(self, metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the metrics of the batch, ``[iterations, B]``, of these members alone."""
+        return {name: values[:, self.which] for name, values in metrics.items()}
+
+
 class Written(NamedTuple):
     """The open logs of a run.
 
     - ``files``: its own files, whose rows a checkpoint counts.
-    - ``chunk(chunk, iteration, first, seconds)``: writes a chunk that begins with iteration ``iteration``, of the
-      members from number ``first`` on; ``seconds`` is the time of training in all.
+    - ``chunk(chunk, iteration, ran, seconds)``: writes a chunk that begins with iteration ``iteration`` and whose
+      metrics are those of the members in ``ran``; ``seconds`` is the time of training in all.
+    - ``selection(lines)``: writes lines about a selection (`selecting.Selected`).
     - ``evaluation(evaluated, iteration, first)``: writes the results of an evaluation (`evaluation.prepare`) after
       ``iteration``, of the members from number ``first`` on.
     """
 
     files: tuple[Log, ...]
-    chunk: Callable[[Chunk, int, int, float], None]
+    chunk: Callable[[Chunk, int, Ran, float], None]
+    selection: Callable[[list[str]], None]
     evaluation: Callable[[dict[str, Any], int, int], None]
 
 
@@ -44,12 +64,12 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     others do nothing.
     """
     if not processes.is_first():
-        yield Written((), lambda *_: None, lambda *_: None)
+        yield Written((), *[lambda *_: None] * 3)
         return
-    setup, directory, trainer = run.setup, run.directory, run.setup.trainer
-    config, described = jax.tree.map(np.asarray, setup.members.given["config"]), run.description
+    setup, directory, trainer, described = run.setup, run.directory, run.setup.trainer, run.description
     own = "optimiser" in described.learned or ":" in described.parts.get("optimiser", "")
     names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())
+    names += (SELECTION,) if described.select else ()
     tell = functools.partial(say, run.console)
     with (
         contextlib.ExitStack() as stack,
@@ -57,17 +77,16 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     ):
         files = {name: stack.enter_context(Log(directory / name)) for name in names}
 
-        def chunk(chunk: Chunk, iteration: int, first: int, seconds: float) -> None:
-            size, numbers = chunk.metrics["alive"].shape[1], range(iteration, chunk.done + 1)
-            config_of_batch = trees.take(config, slice(first, first + size))
-            more = derived(config_of_batch, np.array(numbers), own_optimiser=own)
+        def chunk(chunk: Chunk, iteration: int, ran: Ran, seconds: float) -> None:
+            size, numbers = len(ran.labels), range(iteration, chunk.done + 1)
+            more = derived(ran.config, np.array(numbers), own_optimiser=own)
             values = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
             steps = [trainer.frames(i) for i in numbers]
-            files[METRICS].write(metrics.rows(values, steps, iteration, setup.labels[first : first + size]))
-            files[QUANTILES].write(metrics.quantile_rows(values, steps, iteration, first))
+            files[METRICS].write(metrics.rows(values, steps, iteration, ran.labels))
+            files[QUANTILES].write(metrics.quantile_rows(values, steps, iteration, ran.first))
             speed = len(numbers) * trainer.env_steps * size / chunk.seconds
             paced = {"seconds": seconds, "frames_per_second": speed}
-            about = {"iteration": chunk.done, "first_member": first, "env_steps": steps[-1]}
+            about = {"iteration": chunk.done, "first_member": ran.first, "env_steps": steps[-1]}
             files[TIMES].write([metrics.line({**about, **paced})])
             if run.options.log:
                 elsewhere.write(steps[-1], {**metrics.means(values), **paced})
@@ -84,7 +103,8 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
             files[EVALUATIONS].write(lines)
             elsewhere.write(frames, {name: float(np.mean(values)) for name, values in columns.items()})
 
-        yield Written(tuple(files.values()), chunk, evaluation)
+        selection = lambda lines: files[SELECTION].write(lines)
+        yield Written(tuple(files.values()), chunk, selection, evaluation)
 
 
 def derived(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False) -> dict[str, np.ndarray]:

@@ -18,8 +18,8 @@ from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.interrupts import Interrupted
-from purerl.population import arithmetic, devices
-from purerl.runs.describing import config_file, environments, sharding, sweeps
+from purerl.population import arithmetic, devices, planning
+from purerl.runs.describing import config_file, environments, select_options, sharding, sweeps
 from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.machine import machine_facts
 from purerl.runs.describing.run_directory import (
@@ -29,6 +29,7 @@ from purerl.runs.describing.run_directory import (
     FILMS,
     METRICS,
     QUANTILES,
+    SELECTION,
     TIMES,
     resume_command,
 )
@@ -36,8 +37,8 @@ from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
 from purerl.runs.reading import choosing, evaluation, filmed, levels, results
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, training
-from purerl.runs.running.device_program import RunProgram, compile_program
+from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, selecting, training
+from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.run import ResumePoint, Run, exit_code, place
@@ -51,6 +52,7 @@ FILES = (
     QUANTILES,
     TIMES,
     EVALUATIONS,
+    SELECTION,
     *ELSEWHERE,
     results.NAME,
     levels.FILE,
@@ -149,6 +151,9 @@ class TrainingRun(Run):
         device = f"{used} {jax.devices()[0].platform} device(s)"
         if about.split:
             device += f", {self.options.devices_per_agent} for each, in {about.split['shards']} shards"
+        if about.select:
+            cost = f"{planning.frames_in_words(self.setup.frames, frames * agents)} in all"
+            tell(f"{select_options.in_words(about.select, self.setup.intervals, self.setup.trainer)}; {cost}")
         tell(f"{about.algo} on {about.env}, {agents} agent(s), {device}: compiling ...")
 
     def compile(self, batch_size: int | str, stage: Callable[[str], None]) -> RunProgram | HostProgram:
@@ -164,7 +169,7 @@ class TrainingRun(Run):
             return HostProgram(setup.make_trainer, setup.members, how, options.ahead, batch_size, warn=warn, **known)
         used = devices.chosen(options.num_devices, options.devices_per_agent)
         split = sharding.split(about.split, options.devices_per_agent)
-        return compile_program(setup.make_trainer, setup.members, batch_size, devices=used, split=split, **known)
+        return selecting.compile_selected(setup, batch_size, devices=used, split=split, **known)
 
     def expected_seconds(self, program: RunProgram | HostProgram) -> float:
         """Estimates the seconds of the training; 0 if its speed is not known before it runs."""
@@ -176,7 +181,7 @@ class TrainingRun(Run):
             state = jax.eval_shape(setup.trainer.init, setup.members.keys[0])
             return arithmetic.flops(setup.trainer.step, state) * setup.config.num_iterations * setup.members.size / used
 
-        return forecast.expected(forecast.counted(setup, program), flops)
+        return forecast.expected(forecast.counted(setup, program), flops) * selecting.share(setup, program)
 
     def keep_beginning(self) -> None:
         """Writes the policies that the members begin with."""
@@ -196,10 +201,14 @@ class TrainingRun(Run):
         of_member = lambda row: is_saved(batch_of.get(tuple(guards.number(row.get(name)) for name in names)), row)
         of_batch = lambda row: is_saved(first_of.get(guards.number(row.get("first_member"))), row)
         sizes = training.counts(len(labels), batch_size)
-        log.cut(self.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
+        rows = sum(n * size for n, size in zip(done, sizes, strict=True))
+        if self.description.select:
+            rows = self.setup.iterations(done[0])
+        log.cut(self.directory / METRICS, of_member, rows)
         log.cut(self.directory / QUANTILES, of_batch, sum(done))
         log.trim(self.directory / TIMES, of_batch)
         log.trim(self.directory / EVALUATIONS, of_member)
+        log.trim(self.directory / SELECTION, of_member)
 
     def carry_out(self, program: RunProgram | HostProgram, so_far: ResumePoint) -> int:
         """Trains and evaluates, writes the results, and returns the exit code.
@@ -289,8 +298,10 @@ def write_results(
     summary |= {**played, "return_mean": mean, "return_iqm": aggregates.reported_estimate(scores)._asdict()}
     writing.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
+    description = dataclasses.replace(run.description, swept=trained.swept)
     if setup.swept:
-        sweeps.write_sweep(directory, sweeps.rank(setup.swept, scores))
+        frames = trained.env_steps[:: len(description.seeds)] if description.select else None
+        sweeps.write_sweep(directory, sweeps.rank(description.swept, scores, frames=frames))
     else:
         with picturing(directory):
             results.draw(directory)
@@ -302,9 +313,11 @@ def write_results(
 def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[str, Any]) -> dict[str, Any]:
     """Writes the policies, the levels and a summary without an evaluation, which it returns.
 
-    ``cost`` are entries of the summary about the program.
+    Their swept values are those that the configurations had at the end. ``cost`` are entries of the summary about the
+    program.
     """
-    description, directory, alive = run.description, run.directory, trained.alive
+    description, directory = dataclasses.replace(run.description, swept=trained.swept), run.directory
+    alive, halved = trained.alive, description.select.get("kind") == select_options.HALVING
     policies.save_policy(
         directory, trained.policy, {**description.fields, "members": len(alive), "spaces": setup.spaces()}
     )
@@ -322,7 +335,8 @@ def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[
         "wall_seconds": trained.seconds,
         "steps_per_second": sum(trained.env_steps) / trained.seconds,
         "alive_per_seed": alive,
-        **({"stopped_at_per_seed": trained.stopped_at} if description.stop else {}),
+        **({"stopped_at_per_seed": trained.stopped_at} if description.stop or halved else {}),
+        **({"select": description.select} if description.select else {}),
         **cost,
         **machine_facts(),
     }

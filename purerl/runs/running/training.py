@@ -26,6 +26,7 @@ from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.run import ResumePoint, Run
 from purerl.runs.running.run_loop import Chunk
 from purerl.runs.running.saved_policies import Best
+from purerl.runs.running.selecting import Selection
 from purerl.store import log, metrics
 from purerl.store.checkpoint import saver
 from purerl.types import PyTree, TrainState
@@ -45,6 +46,7 @@ class Trained(NamedTuple):
     - ``seconds``: the seconds that the training took in all.
     - ``ended``: whether any episode has ended.
     - ``faults``: what was not finite first in each member that diverged, and in which iteration; None: it is alive.
+    - ``swept``: the values that the configurations had at the end.
     """
 
     policy: PyTree
@@ -55,6 +57,7 @@ class Trained(NamedTuple):
     seconds: float
     ended: bool
     faults: list[tuple[str, int] | None]
+    swept: dict[str, list[float]]
 
     @property
     def evaluation_seconds(self) -> float:
@@ -65,6 +68,12 @@ class Trained(NamedTuple):
 def evaluation_seconds(ended: bool, seconds: float) -> float:
     """Returns the most seconds of an evaluation after ``seconds`` of training, in which episodes have ``ended``."""
     return math.inf if ended else max(seconds, ENDLESS_SECONDS)
+
+
+def unknown(agents: int, frames: int) -> str:
+    """Returns a line about agents of which no episode has ended after ``frames`` of each, when they are selected."""
+    what = f"no episode of {agents} agent{'s'[: agents != 1]} has ended after {frames:,} frames"
+    return f"{what}: they rank last in the selection; a larger --select-every waits longer"
 
 
 def endless(run: Run, frames: int) -> str:
@@ -107,6 +116,7 @@ class Training:
         self.run, self.program, self.so_far, self.interrupted, self.plays = run, program, so_far, interrupted, plays
         self.trainer, self.num_iterations = run.setup.trainer, run.setup.config.num_iterations
         self.clock = run_loop.Clock(so_far.seconds)
+        self.selection = Selection(run.setup, program) if run.description.select else None
         self.until_save = run_loop.Timer(run.options.checkpoint_seconds)
         self.best = Best(run.directory, run.description, run.setup, run.console) if run.options.keep_best else None
         self.every = math.ceil(run.options.eval_every / self.trainer.env_steps) if plays else 0
@@ -114,7 +124,7 @@ class Training:
         self.digest = run.description.digest
         self.trained = 0  # frames in this process
         self.ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(run.directory / METRICS))
-        self.told_that_none_ended = False
+        self.told_that_none_ended = self.told_that_some_are_unknown = False
         self.game = first_share(self.trainer.fleet.env)
         self.playing = False
         self.over = False
@@ -123,10 +133,8 @@ class Training:
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """Opens the logs, the saver and the progress report, and closes the program at the end."""
-        run, so_far, size = self.run, self.so_far, self.run.setup.members.size
-        left = [self.num_iterations - done for done in so_far.done]
-        members = counts(size, self.program.chunk.batch_size)
-        total = self.trainer.env_steps * sum(a * b for a, b in zip(left, members, strict=True))
+        run, so_far = self.run, self.so_far
+        total = self.trainer.env_steps * self._iterations_left()
         known = metrics.Known(self.trainer.frames(max(so_far.done)), so_far.seconds)
         activity = lambda: (0, "evaluating") if self.playing else self.program.under_way()
         with contextlib.ExitStack() as stack:
@@ -138,12 +146,24 @@ class Training:
             self.report = stack.enter_context(showing)
             yield
 
+    def _iterations_left(self) -> int:
+        """Returns the iterations that are left of all members together."""
+        if self.selection:
+            done = [self.run.setup.iterations(until) for until in (self.so_far.done[0], self.num_iterations)]
+            return done[1] - done[0]
+        left = [self.num_iterations - done for done in self.so_far.done]
+        members = counts(self.run.setup.members.size, self.program.chunk.batch_size)
+        return sum(a * b for a, b in zip(left, members, strict=True))
+
     def begin(self, index: int, ready: Callable[[int], None]) -> None:
         """Begins to train a batch; of the first one it opens the environments of the evaluations by ``ready``."""
         size, options = self.program.chunk.batch_size, self.run.options
         self.index, self.first = index, index * size
         self.batch = trees.take(self.run.setup.members, slice(self.first, self.first + size))
-        self.state, self.done = self.program.begin(self.batch, self.so_far.steps[index]), self.so_far.done[index]
+        step, self.done = self.so_far.steps[index], self.so_far.done[index]
+        self.state = self.program.begin(self.batch, step)
+        if self.selection:
+            self.selection.begin(step, self.state)
         self.until_save.restart()
         if self.plays and index == 0:
             _opened(options.eval_every, ready, self.batch.size)
@@ -155,9 +175,16 @@ class Training:
         self._go_on_from(self.state)
 
     def _go_on_from(self, state: TrainState) -> None:
-        """Continues with ``state`` in place of what the last chunk led to."""
+        """Continues with ``state`` in place of what the last chunk led to, and with the members of the selection."""
+        if self.selection:
+            self.batch = self.selection.members
+        running = self.selection.running if self.selection else slice(None)
+        labels = np.array(self.run.setup.labels[self.first : self.first + self.batch.size])[running].tolist()
+        config = jax.tree.map(lambda x: np.asarray(x)[running], self.batch.given["config"])
+        self.ran = logs.Ran(self.first, running, labels, config)
         self.state = state
-        self.paced = self.program.chunks(self.batch, state, self.done, self.num_iterations, self.every)
+        until = self.selection.until(self.done) if self.selection else self.num_iterations
+        self.paced = self.program.chunks(self.batch, state, self.done, until, self.every)
 
     def goes_on(self) -> bool:
         """Tells whether a member of the batch still learns, and nothing has ended the training."""
@@ -179,12 +206,13 @@ class Training:
 
     def log(self, chunk: Chunk) -> None:
         """Logs and reports a chunk."""
-        written = functools.partial(self.logs.chunk, chunk._replace(state=()), self.done + 1, self.first)
+        ran = self.ran.of(chunk.metrics)
+        written = functools.partial(self.logs.chunk, chunk._replace(state=(), metrics=ran), self.done + 1, self.ran)
         self.saving.later(functools.partial(written, self.clock.seconds()))
-        self.trained += (chunk.done - self.done) * self.trainer.env_steps * self.batch.size
+        self.trained += (chunk.done - self.done) * self.trainer.env_steps * len(self.ran.labels)
         self.state, self.done = chunk.state, chunk.done
-        latest = metrics.returns(chunk.metrics, self.game or "episode_return") * (100 if self.game else 1)
-        self.report(self.trained, latest, int(chunk.metrics["alive"][-1].sum()))
+        latest = metrics.returns(ran, self.game or "episode_return") * (100 if self.game else 1)
+        self.report(self.trained, latest, int(ran["alive"][-1].sum()))
         self.ended = self.ended or bool(chunk.metrics["episodes"].any())
         if not self.ended and not self.told_that_none_ended and self.clock.seconds() >= ENDLESS_SECONDS:
             self.told_that_none_ended = True
@@ -221,6 +249,19 @@ class Training:
         if self.evaluated and stop_options.by_evaluations(stop):
             self._go_on_from(early_stopping.after_evaluation(self.state, self.evaluated, stop["at"], self.done, layout))
 
+    def select(self, chunk: Chunk) -> None:
+        """Selects among the members, if it is time, and logs it."""
+        if not self.selection:
+            return
+        self.selection.watch(chunk.metrics)
+        over = not early_stopping.learning(self.state, self.batch.size).any()
+        if selected := self.selection.select(self.done, self.state, over):
+            self.saving.later(functools.partial(self.logs.selection, selected.lines))
+            if selected.unknown and not self.told_that_some_are_unknown:
+                self.told_that_some_are_unknown = True
+                progress.say(self.run.console, unknown(selected.unknown, self.trainer.frames(self.done)))
+            self._go_on_from(selected.state)
+
     def save(self, chunk: Chunk) -> None:
         """Saves a checkpoint, if it is time."""
         if not self.over and self.until_save.is_due():
@@ -232,6 +273,7 @@ class Training:
         path = self.run.directory / CHECKPOINTS / str(self.index)
         batch_size, seconds = self.program.chunk.batch_size, self.clock.seconds()
         about = {"batch_size": batch_size, "seconds": seconds, "config_sha256": self.digest}
+        about |= self.selection.about() if self.selection else {}
         if self.done:
             keeping = {"keep": self.run.options.keep, "logs": self.logs.files, "rows": self.batch.size}
             self.saving.save(path, self.done, self.state, about, **keeping)
@@ -248,15 +290,18 @@ class Training:
         size, state, buffer = self.batch.size, self.state, None
         if hasattr(state.curriculum, "buffer"):
             buffer = trees.take(processes.fetch(state.curriculum.buffer), slice(0, size))
+        stopped_at = early_stopping.stopped_at(state, size, self.trainer)
+        frames = self.trainer.frames(self.done)
         return Trained(
             self.policies(),
             buffer,
             processes.fetch(state.alive)[:size].tolist(),
-            [self.trainer.frames(self.done)] * size,
-            early_stopping.stopped_at(state, size, self.trainer),
+            [frames if at is None or not self.selection else at for at in stopped_at],
+            stopped_at,
             self.clock.seconds(),
             self.ended,
             early_stopping.faults(state, size),
+            self.selection.swept if self.selection else self.run.description.swept,
         )
 
 
@@ -300,7 +345,7 @@ def train_batches(
                 if not parts:
                     raise
                 break
-            run_loop.follow(training, training.log, training.evaluate, training.stop, training.save)
+            run_loop.follow(training, training.log, training.evaluate, training.stop, training.select, training.save)
             training.checkpoint()
             if training.failed:
                 raise training.failed
