@@ -1,5 +1,6 @@
 """The page on runs: what it tells over HTTP, what it refuses, and what a browser shows of it."""
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -87,10 +88,24 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
-def site(folder):
+@contextlib.contextmanager
+def served(folder):
+    """The page of a folder of runs on a server of its own."""
     serving = server(overview.answers(folder), 0)
     threading.Thread(target=serving.serve_forever, daemon=True).start()
+    yield serving
+    serving.shutdown()
+    serving.server_close()
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    with served(folder) as serving:
+        yield asking(serving)
+
+
+def asking(serving):
+    """How to ask a server."""
     port = serving.server_address[1]
 
     def ask(target, method="GET", host=f"127.0.0.1:{port}", **headers):
@@ -105,9 +120,7 @@ def site(folder):
     def get(place, **parameters):
         return json.loads(ask(f"/api/{place}?{urlencode(parameters)}").body)
 
-    yield SimpleNamespace(ask=ask, get=get, address=f"http://127.0.0.1:{port}/", server=serving)
-    serving.shutdown()
-    serving.server_close()
+    return SimpleNamespace(ask=ask, get=get, address=f"http://127.0.0.1:{port}/", server=serving)
 
 
 def test_it_is_served_to_this_machine_alone(site):
@@ -519,3 +532,75 @@ def test_in_a_browser(site, folder):
         page.wait("document.body.innerText.includes('there is nothing here')")
         assert [error for error in page.errors if "404" not in str(error)] == []
     (folder / "deep" / "one" / LOCK).unlink()
+
+
+ROWS = (
+    "[...document.querySelectorAll('h2')].find(x => x.textContent === {title!r}).parentNode.querySelectorAll('{what}')"
+)
+
+
+def cells(page, title, what):
+    """The texts of the cells of a card's table."""
+    return page.js(f"[...{ROWS.format(title=title, what=what)}].map(x => x.textContent)")
+
+
+def check_room(page, width):
+    """Nothing lies beyond the window, and what is wider than its place can be scrolled to."""
+    page.wait(f"document.documentElement.scrollWidth <= {width} && document.querySelectorAll('.chart svg').length")
+    wide = "[...document.querySelectorAll('.card *')].filter(x => x.scrollWidth > x.clientWidth + 1 && x.clientWidth)"
+    hidden = (
+        f"{wide}.filter(x => !x.closest('.scroll') && !x.closest('svg') && getComputedStyle(x).display !== 'inline')"
+    )
+    assert page.js(f"{hidden}.map(x => x.outerHTML.slice(0, 80))") == []
+    below = "document.querySelector('.legend').getBoundingClientRect().top >= "
+    assert page.js(f"{below} document.querySelector('.chart svg').getBoundingClientRect().bottom - 1")
+
+
+@pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium, which pip cannot install")
+def test_sweeps_and_a_search_in_a_browser(tmp_path):
+    directory = write_programs(tmp_path)
+    place = lambda c, value: {"config": c, "program": c // 2, "value": value, "returns": [value - 1, value + 1]}
+    values = lambda c: {"num_envs": 4 + 4 * (c // 2), "hidden_sizes": ["16", "32 32"][c // 2], "learning_rate": 1e-3}
+    ranked = [{**place(c, 40.0 - 10 * i), **values(c)} for i, c in enumerate((3, 0, 1, 2))]
+    (directory / "sweep.json").write_text(json.dumps({"ranked": ranked}))
+    alive = {"alive_per_seed": [True] * 8, "return_per_seed": list(range(8))}
+    (directory / "summary.json").write_text(json.dumps({"status": "completed", **alive}))
+    about = {"socket": "value-loss", "envs": ["CartPole-v1"], "generations": 4, "population": 8, "num_seeds": 1}
+    search = write_run(
+        tmp_path / "search", "evolve", iterations=0, strategy={"name": "Open_ES", "sigma": 0.04}, **about
+    )
+    row = lambda g: {"generation": g, "frames": 64 * g, "fitness": g, "fitness_best": 2 * g, "fitness_worst": 0.5 * g}
+    (search / "generations.jsonl").write_text(lines(map(row, (1, 2, 3))))
+    of = lambda value: {"value": value, "low": value - 1, "high": value + 1}
+    compared = {"env": "CartPole-v1", "trained_on": False, "baseline": "L2", "tuned": {"value_coef": 0.25}}
+    compared |= {"fitness_iqm": of(5.0), "baseline_iqm": of(3.0), "iqm_difference": of(2.0)}
+    (search / "report.json").write_text(json.dumps({"rows": [compared]}))
+    with served(tmp_path) as serving, browser.opened() as page:
+        for width in (1280, 390):
+            page.view(width, 900)
+            page.go("about:blank")
+            page.go(f"{asking(serving).address}#/run/shapes")
+            page.wait("document.querySelectorAll('.legend span').length === 4")
+            check_room(page, width)
+            names = ["rank", "return, IQM", "num_envs", "hidden_sizes", "learning_rate", "single seeds", "agents"]
+            assert cells(page, "Ranking", "th") == names
+            assert cells(page, "Ranking", "td")[:7] == ["1", "40", "8", "32 32", "0.001", "39, 41", "6-7"]
+            assert cells(page, "Agents", "td")[-7:] == ["7", "3", "1", "7", "–", "–", "alive"]
+            assert "num_envs 4, hidden_sizes 16" in cells(page, "Programs", "td")
+            assert page.js("document.querySelector('.legend span').textContent") == (
+                "num_envs 8, hidden_sizes 32 32, learning_rate 0.003 (2 agents)"
+            )
+            page.js("document.querySelector('select').value = 'num_envs'")
+            page.js("document.querySelector('select').dispatchEvent(new Event('change'))")
+            page.wait("document.querySelectorAll('.legend span').length === 2")
+            assert page.js("document.body.innerText.includes('one curve for each value of num_envs.')")
+            page.go(f"{asking(serving).address}#/run/search")
+            page.wait("document.querySelectorAll('.legend span').length === 3")
+            check_room(page, width)
+            assert "8 candidates, each with 1 seed" in cells(page, "What it searched", "td")
+            told = ["CartPole-v1 (held out)", "L2, value_coef 0.25", "better", "2 [1, 3]", "5 [4, 6]", "3 [2, 4]"]
+            assert cells(page, "Held-out report", "td") == told
+        page.go(f"{asking(serving).address}#/run/shapes")
+        page.wait("document.querySelector('a[href=\"#/run/shapes%2F1\"]').click() || true")
+        page.wait("document.querySelector('h1').textContent === 'shapes/1'")
+        assert page.errors == []

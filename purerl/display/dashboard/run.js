@@ -58,7 +58,7 @@ function widthIn(element, least = Infinity) {
 
 const between = (estimate) => (estimate.low === null ? "" : ` [${short(estimate.low)}, ${short(estimate.high)}]`);
 
-/** A table; a "stacked" one has a block for each row where there is little room. */
+/** A table; the cells of a "lean" one are a line each, and a "stacked" one has a block for each row where there is little room. */
 function table(names, rows, kind = "") {
   const numeric = (cell) => typeof cell === "number" || (typeof cell === "string" && cell !== "" && Number.isFinite(Number(cell)));
   const cell = (tag, value) => make(tag, { className: numeric(value) ? "number" : "" }, typeof value === "number" ? short(value) : value ?? "–");
@@ -127,7 +127,7 @@ function findings(run) {
     const swept = Object.keys(run.swept);
     const many = (run.sweep[0].returns || []).length >= FEW;
     const row = (each, i) => [`${i + 1}`, each.value, ...each.values, many ? between(each).trim() : (each.returns || []).map(short).join(", "), each.agents];
-    parts.push(card("Ranking", table(["rank", "return, IQM", ...swept, many ? "95 % interval" : "single seeds", "agents"], run.sweep.map(row)),
+    parts.push(card("Ranking", table(["rank", "return, IQM", ...swept, many ? "95 % interval" : "single seeds", "agents"], run.sweep.map(row), "lean"),
       make("p", { className: "small" }, `IQM: ${STATISTIC} over the seeds of a configuration. Agents: the numbers that --agent takes.`)));
     if (run.pictures.includes("sweep.png")) parts.push(card("Map", picture(run, "sweep.png")));
   }
@@ -148,9 +148,10 @@ function report(run) {
   const several = new Set(run.reports.map((each) => each.of)).size > 1;
   const row = (each) => [...(several ? [each.of] : []), `${each.env}${each.held_out ? " (held out)" : ""}`, `${each.baseline}${each.tuned ? `, ${each.tuned}` : ""}`,
     verdict(each.difference), told(each.difference), told(each.evolved), told(each.compared)];
-  const count = (word) => run.reports.filter((each) => verdict(each.difference) === word).length;
-  const words = ["better", "worse", "no difference seen", "too few seeds to tell"].filter(count).map((word) => `${word}: ${count(word)}`);
-  return card("Held-out report", make("p", {}, `The learned function against ${run.reports.length} baseline${run.reports.length === 1 ? "" : "s"}: ${words.join(", ")}.`),
+  const than = { better: "better than", worse: "worse than", "no difference seen": "not seen to differ from", "too few seeds to tell": "trained with too few seeds to tell from" };
+  const counts = Object.keys(than).map((word) => [than[word], run.reports.filter((each) => verdict(each.difference) === word).length]);
+  const words = counts.filter(([, count]) => count).map(([word, count]) => `${word} ${count}`).join(" and ");
+  return card("Held-out report", make("p", {}, `Of ${run.reports.length} baseline${run.reports.length === 1 ? "" : "s"} the learned function is ${words}.`),
     table([...(several ? ["function"] : []), "environment", "baseline", "learned is", "difference", "fitness, learned", "fitness, baseline"], run.reports.map(row), "stacked"),
     make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${STATISTIC}s, with 95 % bootstrap intervals; differences are paired.`));
 }
@@ -164,7 +165,7 @@ function details(run) {
     const known = (name, value) => name in run.settings || name in run.summary || value === "" || name === "algo";
     const more = (each) => Object.fromEntries(Object.entries(each.card || {}).filter(([name, value]) => !known(name, value)));
     parts.push(card("Learned functions", run.learned.map((each) => make("div", {}, make("p", {}, make("strong", {}, NAMES[each.name] || each.name), ` ${each.socket || each.problem}`),
-      each.words ? make("pre", {}, make("code", {}, each.words)) : "", pairs(more(each))))));
+      each.words ? make("pre", {}, make("code", {}, each.words)) : "", Object.keys(more(each)).length ? pairs(more(each)) : ""))));
   }
   const drawn = [...(run.sweep.length ? ["sweep.png"] : []), ...(run.kind === "evolve" ? ["curve.png"] : [])]; // above, or as a chart
   const pictures = run.pictures.filter((name) => !drawn.includes(name));
@@ -173,7 +174,7 @@ function details(run) {
     const several = run.configurations > 1;
     const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} frames` : "alive";
     const cells = (each) => [`${each.agent}`, ...(several ? [`${each.config}`] : []), `${each.seed}`, each.return, each.std, each.length, fate(each)];
-    parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells))));
+    parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells), "lean")));
   }
   if (run.seats.some((each) => each.return !== null)) {
     const kinds = isGame(run) ? ["return", "won", "drawn", "lost"] : ["return"];
@@ -186,7 +187,7 @@ function details(run) {
   if (Object.keys(run.summary).length) parts.push(card("Summary", pairs(run.summary)));
   if (run.checkpoints.length) {
     parts.push(card("Checkpoints", table(["batch", "step", "MB", "written"],
-      run.checkpoints.map((each) => [each.batch, each.step, each.bytes / 1e6, new Date(each.changed * 1000).toLocaleString()]))));
+      run.checkpoints.map((each) => [each.batch, each.step, each.bytes / 1e6, new Date(each.changed * 1000).toLocaleString()]), "lean")));
   }
   return parts;
 }
@@ -234,9 +235,11 @@ async function one(path) {
     const rest = (await Promise.all(others.map((name) => curvesOf([path], name, first ? first.setting : "")))).filter((each) => each.lines.length);
     const still = rest.filter((each) => constant(each) !== null);
     const series = first ? seriesOf(first) : [];
-    const small = { width: widthIn(curves, 300), height: 190, legend: false };
+    const small = { width: widthIn(curves, 300), height: 190 };
+    const names = (each) => JSON.stringify(each.lines.map((line) => line.name));
+    const isKnown = (each) => first !== null && names(each) === names(first); // what the legend of the first chart tells
     const big = { width: widthIn(curves), height: widthIn(curves) < 600 ? 250 : 330 };
-    const drawn = rest.filter((each) => constant(each) === null).map((each) => chart({ title: each.title, series: seriesOf(each), over: each.over, ...small }));
+    const drawn = rest.filter((each) => constant(each) === null).map((each) => chart({ title: each.title, series: seriesOf(each), over: each.over, legend: !isKnown(each), ...small }));
     const choose = (name) => { setting = name; update(); };
     found.replaceChildren(...findings(run));
     curves.replaceChildren(make("section", { className: "card" }, ...(first
