@@ -134,6 +134,11 @@ def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
     return jnp.asarray(low + drawn * (high - low) if bounded else jnp.clip(drawn, low, high), space.dtype)
 
 
+def is_picture(shape: tuple[int, ...]) -> bool:
+    """Returns whether arrays of a shape are pictures or boards: ``[H, W]`` or ``[H, W, C]``, with several rows."""
+    return len(shape) in (2, 3) and min(shape[:2]) > 1
+
+
 def problems(role: str, space: Space) -> list[str]:
     """Returns a line for each leaf of ``space`` that cannot be a space; it begins with ``role`` and the leaf's path."""
     flat = jax.tree_util.tree_flatten_with_path(space, is_leaf=is_leaf)[0]

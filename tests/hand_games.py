@@ -106,3 +106,7 @@ def apart():
 
 def one_of_three_on_host():
     return on_host("one_of_three")
+
+
+def lies_on_host():
+    return on_host("team")._replace(zero_sum=True)

@@ -9,6 +9,7 @@ import numpy as np
 from purerl.errors import ConfigError, place
 from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
 from purerl.hosts.sound import InvalidData, sound_obs, sound_turn
+from purerl.spaces import is_picture
 
 _ROUNDING = 1e-6
 """How far a float32 observation may lie outside of its space, in units of one plus the bound."""
@@ -153,7 +154,9 @@ class _Checks:
             batch = (self._host.pictured or self._host.batch)(1)
             batch.step(moves.random(self._host, np.random.default_rng(0), batch.reset(seeds)))
             if batch.frame is None:
-                self.notes.append("purerl render cannot render it")
+                drawn = any(is_picture(leaf.shape) for leaf in self._leaves)
+                how = "draws what its agent sees, because it draws no pictures" if drawn else "cannot render it"
+                self.notes.append(f"purerl render {how}")
                 return
             picture = batch.frame(0)
         except ConfigError as error:

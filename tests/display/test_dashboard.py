@@ -258,6 +258,11 @@ def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
             described = json.loads((directory / "config.json").read_text())
             (directory / "config.json").write_text(json.dumps({**described, field: weird}))
             summary = {"status": weird, "alive_per_seed": [weird] * 3, "return_per_seed": weird, "return_iqm": weird}
+            seats = {f"seat_{kind}_per_seed": [weird, [weird] * 2, [0.5, weird]] for kind in ("return", "won")}
+            summary |= {"alive_per_seed": [True] * 3, "seats": ["0", weird], **seats} if field == "env" else {}
+            films = {"film.gif": {"bytes": 6, "agent": weird, "episodes": [weird, {"returns": [weird, 1]}]}}
+            (directory / "film.gif").write_bytes(b"GIF89a")
+            (directory / "films.json").write_text(json.dumps(films if field == "env" else {"film.gif": weird}))
             (directory / "summary.json").write_text(json.dumps(summary))
             for name in ("sweep.json", "closed.json", "artefact.json"):
                 (directory / name).write_text(json.dumps({"ranked": weird, "format": 1, "card": weird}))

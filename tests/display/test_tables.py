@@ -34,6 +34,19 @@ def test_the_dead_have_no_part_in_the_return(returns, alive, words, capsys):
     assert capsys.readouterr().err == f"diverged: 2M frames/s, 1.2 s; {words}; runs/x\n"
 
 
+def test_a_game_is_told_by_who_won(capsys):
+    """By the living agents; in a team, whose return is told, by seat."""
+    summary = {"status": "completed", "steps_per_second": 2e6, "wall_seconds": 1.25}
+    summary |= {"return_per_seed": [0.0, 0.0, 0.0], "alive_per_seed": [True, True, False], "seats": ["0", "1"]}
+    summary["seat_return_per_seed"] = [[0.5, -0.5], [0.0, 0.0], [9.0, -9.0]]
+    shares = {"seat_won_per_seed": [[0.5, 0.25], [0.25, 0.25], [1.0, 0.0]]}
+    print_summary(Console(stderr=True), Path("runs/x"), summary | shares)
+    line = "games won by seat 0 37.5 %, seat 1 25.0 %, drawn 37.5 %, 1 of 3 agents died"
+    assert line in capsys.readouterr().err
+    print_summary(Console(stderr=True), Path("runs/x"), summary)
+    assert "return 0.0, 0.0, by seat 0 0.2, seat 1 -0.2, 1 of 3 agents died" in capsys.readouterr().err
+
+
 def test_names_move_no_cursor(capsys):
     """Directories may have any."""
     name = "runs/\x1b[2J[red]x"

@@ -32,6 +32,15 @@ def test_agents_keep_it():
     assert "purerl render cannot render it" in result.notes
 
 
+def test_games_of_the_host_keep_it():
+    """Who says that it is a zero-sum game is looked at; boards can be filmed."""
+    result = examined("hand_games:one_of_three_on_host")
+    assert not result.problems
+    assert "purerl render draws what its agent sees, because it draws no pictures" in result.notes
+    line = "reward: zero_sum, but those of all agents do not add up to 0, first at step 1"
+    assert line in examined("hand_games:lies_on_host").problems
+
+
 @pytest.mark.parametrize(
     "name, params, line",
     [

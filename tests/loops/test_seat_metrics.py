@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hand_games import GAMES, on_device, on_host
 
-from purerl import exact, ppo
+from purerl import exact, ppo, shards
 from purerl.envs.fleet import fleet
 from purerl.envs.hosted import from_host
 from purerl.formulas.outcomes import outcomes
@@ -84,6 +84,20 @@ def test_one_agent_and_rows_of_nothing_have_no_seats():
         assert set(episode_metrics(*given, env)[2]) == {"episode_return", "episode_length", "episodes"}
     team = episode_metrics(*given, on_device("team"))[2]
     assert not any(name.startswith(("won", "drawn")) for name in team) and team["episode_return/1"] == 1
+
+
+def test_halves_of_an_agent_tell_what_the_whole_does():
+    """Of an agent in shards each has a part of the games."""
+    rng, env = np.random.default_rng(0), on_device("first")
+    reward, over = rng.integers(-1, 2, (9, 4, 2)), rng.random((9, 4)) < 0.4
+    rows = played(reward.reshape(9, 8), np.repeat(over, 2, axis=1))
+    told = lambda rows, size: episode_metrics(exact.zeros(size), jnp.zeros(size, jnp.int32), rows, env)[2]
+    parts = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), rows)
+    halves = jax.vmap(lambda part: told(part, 4), axis_name=shards.AXIS)(parts)
+    whole = told(rows, 8)
+    assert 0 < whole["drawn"] < 1 and set(halves) == set(whole)
+    for name, value in whole.items():
+        np.testing.assert_allclose(halves[name], [value] * 2, rtol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("name", GAMES)

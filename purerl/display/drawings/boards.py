@@ -45,12 +45,9 @@ def _mark(sheet: Sheet, cell: int, agent: int, colour: str) -> None:
 
 
 def image(space: spaces.Space) -> int | None:
-    """Returns the index of the first leaf of an observation that is a picture or a board; None if there is none.
-
-    Such a leaf is ``[H, W]`` or ``[H, W, C]``, with more than one row and column.
-    """
+    """Returns the index of the first leaf of an observation that is a picture or a board; None if there is none."""
     for i, leaf in enumerate(spaces.leaves(space)):
-        if isinstance(leaf, spaces.Box) and len(leaf.shape) in (2, 3) and min(leaf.shape[:2]) > 1:
+        if isinstance(leaf, spaces.Box) and spaces.is_picture(leaf.shape):
             return i
     return None
 
