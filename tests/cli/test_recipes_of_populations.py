@@ -13,7 +13,8 @@ from test_documentation import DOCS, blocks
 from purerl.runs.reading import overview
 
 PAGE = blocks(DOCS / "populations.md")
-SMALL = "--total-steps 1024 --num-seeds 2 --eval-episodes 2 --hidden-sizes 8 --compile quick".split()
+SMALL = ["--total-steps", "1024", "--num-seeds", "2", "--eval-episodes", "2", "--hidden-sizes", "8"]
+SMALL += ["--compile", "quick"]
 
 
 @pytest.mark.rest
