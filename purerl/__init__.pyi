@@ -62,6 +62,7 @@ from .runs.running.as_run import save as save
 from .runs.running.from_python import acting as acting
 from .runs.running.from_python import frame as frame
 from .runs.running.from_python import means as means
+from .runs.running.from_python import plot as plot
 from .runs.running.from_python import progress as progress
 from .runs.running.from_python import train_in_chunks as train_in_chunks
 from .version import __version__ as __version__

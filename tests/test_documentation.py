@@ -28,7 +28,10 @@ from purerl.errors import ConfigError
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+NOTEBOOK = DOCS / "notebook.md"
+"""A page that `test_notebook` runs as a notebook."""
 PAGES = OUTSIDE + [page for page in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in page.parents]
+PAGES.remove(NOTEBOOK)
 RUN = (DOCS / "first-hour.md", DOCS / "your-gymnasium-environment.md")
 """Pages whose commands run, one after the other."""
 SMALLER = {

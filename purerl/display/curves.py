@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from purerl.display import words
 from purerl.display.lines import Line, binned, carried, width
-from purerl.display.plots import COLOURS, beside, curve, dress, legend, plain
+from purerl.display.plots import COLOURS, Figure, beside, curve, dress, legend, plain
 
 
 def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "", told: str = "") -> Figure:

@@ -1,5 +1,6 @@
 """Plots of sweeps, learning curves and levels, without pyplot and any other global state of matplotlib."""
 
+import io
 import itertools
 import math
 import textwrap
@@ -13,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure as Plain
+from matplotlib.figure import SubFigure
 from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 
@@ -41,6 +43,16 @@ LETTERS = 16.5
 """The letters of a legend in an inch, approximately."""
 ROOM = 0.1
 """The least distance between neighbouring values, as a fraction of the axis, at which every value gets a tick."""
+
+
+class Figure(Plain):
+    """A figure that a notebook shows."""
+
+    def _repr_png_(self) -> bytes:
+        """Returns the figure as a PNG, for IPython."""
+        with io.BytesIO() as file:
+            self.savefig(file, format="png", dpi=110)
+            return file.getvalue()
 
 
 def plain(text: str) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 
 from purerl.display import plots
+from purerl.display.plots import Figure
 from purerl.formulas import td_errors
 from purerl.learned import artefacts, messages, sockets
 from purerl.learned.written import Function, Written

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 
 from purerl import backend, population, trees
 from purerl.curricula import Buffer
 from purerl.display import drawings, plots
 from purerl.display.drawings import Moment
+from purerl.display.plots import Figure
 from purerl.envs import held_out
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
