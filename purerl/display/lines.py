@@ -121,14 +121,12 @@ def readable(lines: Sequence[Line], setting: str = "") -> Readable:
     chosen = setting if setting in offered else ""
     if len(lines) <= MOST and not chosen:
         return Readable(_summarised(lines), "", offered, "")
-    ends = _ends(lines)
-    shares = {name: _share(ends, _groups(lines, name)) for name in offered if name != RUN}
-    by = chosen or max(shares, key=lambda name: shares[name], default=RUN)
+    by, share = (chosen, 0.0) if chosen else _telling(lines, offered)
     groups = _groups(lines, by)
     kind = "value" if len(groups) == len({line.settings.get(by) for line in lines}) else "group of values"
     told = f"{len(lines)} configurations, one curve for each {'run' if by == RUN else f'{kind} of {by}'}"
-    if not chosen and by in shares:
-        told += f", the setting that explains most of their last values ({100 * shares[by]:.0f} % of the variance)"
+    if not chosen and by != RUN:
+        told += f", the setting that explains most of their last values ({100 * share:.0f} % of the variance)"
     names = {label: label if by == RUN else f"{by} {label}" for label in groups}
     joined = [_joined(names[label], [lines[i] for i in group]) for label, group in groups.items()]
     return Readable(_summarised(joined), by, offered, told)
@@ -138,6 +136,14 @@ def _differing(lines: Sequence[Line]) -> list[str]:
     """Returns the settings in which lines differ, in the order in which they first appear."""
     names = dict.fromkeys(chain.from_iterable(line.settings for line in lines))
     return [name for name in names if len({line.settings.get(name) for line in lines}) > 1]
+
+
+def _telling(lines: Sequence[Line], offered: Sequence[str]) -> tuple[str, float]:
+    """Returns the setting that explains most of the variance of the lines' last values, and how much; else the run."""
+    ends = _ends(lines)
+    shares = {name: _share(ends, _groups(lines, name)) for name in offered if name != RUN}
+    by = max(shares, key=lambda name: shares[name], default=RUN)
+    return by, shares.get(by, 0.0)
 
 
 def _ends(lines: Sequence[Line]) -> np.ndarray:

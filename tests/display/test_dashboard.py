@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from purerl import cli
-from purerl.display.dashboard.server import SCRIPTS, server
+from purerl.display.dashboard.server import SCRIPTS, Missing, server
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts
@@ -252,6 +252,7 @@ def test_files_are_films_and_pictures_of_a_run(site):
 @pytest.mark.parametrize("weird", [None, 7, -1e300, "x", [], [None], [[{}]], {}, {"a": None}, {"a": [1]}, True])
 def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
     fields = ["algo", "env", "env_params", "envs", "seeds", "config", "swept", "learned", "socket", "population"]
+    fields += ["programs", "strategy", "initial", "lifetimes"]
     for command in ("train", "sweep", "evolve"):
         for field in fields:
             directory = write_run(tmp_path / command / field, command)
@@ -273,6 +274,8 @@ def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
     assert len(runs) == 3 * len(fields)
     for run in runs:
         json.dumps(page.run(run["path"]))
+        with contextlib.suppress(ConfigError, Missing):
+            json.dumps(page.curve([run["path"]], "episode_return"))
 
 
 def test_a_log_is_read_on_and_never_half(tmp_path):
@@ -608,4 +611,7 @@ def test_sweeps_and_a_search_in_a_browser(tmp_path):
         page.go(f"{asking(serving).address}#/run/shapes")
         page.wait("document.querySelector('a[href=\"#/run/shapes%2F1\"]').click() || true")
         page.wait("document.querySelector('h1').textContent === 'shapes/1'")
+        assert page.js("document.querySelector('a.small').textContent") == "← shapes"
+        page.js("document.querySelector('a.small').click()")
+        page.wait("document.querySelector('h1').textContent === 'shapes'")
         assert page.errors == []

@@ -206,6 +206,13 @@ async function large(run, metrics, setting) {
   return all.length ? { ...all[0], ...title, lines: named, shows: together } : null;
 }
 
+/** Where one comes from: of a program of a sweep the page of the sweep. */
+function back(run) {
+  const above = run.name.split("/").slice(0, -1).join("/");
+  const sweep = run.path.split("/").slice(0, -1).join("/");
+  return make("a", { className: "small", href: above ? `#/run/${encodeURIComponent(sweep)}` : "#/" }, above ? `← ${above}` : "← all runs");
+}
+
 async function one(path) {
   const head = make("div");
   const found = make("div", { id: "findings" });
@@ -222,7 +229,7 @@ async function one(path) {
       return;
     }
     document.getElementById("folder").textContent = run.folder;
-    head.replaceChildren(make("a", { className: "small", href: "#/" }, "← all runs"), make("div", { className: "head" }, make("h1", {}, run.name || "this run"), kindOf(run), status(run)),
+    head.replaceChildren(back(run), make("div", { className: "head" }, make("h1", {}, run.name || "this run"), kindOf(run), status(run)),
       make("div", { className: "dim" }, `${run.socket ? `${run.socket} of ` : ""}${run.algo} on ${run.env}`),
       make("div", { className: "dim" }, Object.entries(run.swept).map(([name, values]) => `${name}: ${values}`).join(" · ")),
       make("div", { className: "tiles" }, tiles(run, now)), make("div", {}, progress(run, now)));

@@ -381,7 +381,8 @@ def _search(fields: dict[str, Any]) -> list[tuple[str, str]]:
     count = lambda fields, name, what: f"{(n := guards.count(fields.get(name))):,} {what}{'s'[: n != 1]}"
     lifetimes = [words.value(x) for x in guards.listed(fields, "lifetimes")[: lines.MOST] if guards.is_number(x)]
     return [
-        ("what evolves", f"{guards.text(fields.get('socket'))}, a part of {guards.text(fields.get('algo'))}"),
+        ("what evolves", guards.text(fields.get("socket"))),
+        ("algorithm", guards.text(fields.get("algo"))),
         ("environments", ", ".join(map(guards.text, guards.listed(fields, "envs")[:20]))),
         ("a generation", f"{count(fields, 'population', 'candidate')}, each with {count(fields, 'num_seeds', 'seed')}"),
         (
