@@ -106,7 +106,9 @@ def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
         rows = sorted(summary["ranked"], key=lambda row: row["config"])
         shown = lambda x: guards.text(x) if isinstance(x, str) else plotted(x)
         swept = {name: [shown(x) for x in column] for name, column in summary["swept"].items()}
-        return plots.sweep_figure(swept, [[plotted(x) for x in row["returns"]] for row in rows], _title(files[0]))
+        scores = [[plotted(x) for x in row["returns"]] for row in rows]
+        frames = [guards.count(row.get("env_steps")) for row in rows]
+        return plots.sweep_figure(swept, scores, _title(files[0]), frames)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise ConfigError(f"{path}: not the ranking of a sweep") from None
 

@@ -60,12 +60,16 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> None:
+def sweep_map(
+    path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "", frames: Sequence[int] = ()
+) -> None:
     """Writes `sweep_figure` to ``path``, atomically, in the format of the ending."""
-    save(path, sweep_figure(fields, scores, title))
+    save(path, sweep_figure(fields, scores, title, frames))
 
 
-def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
+def sweep_figure(
+    fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "", frames: Sequence[int] = ()
+) -> Figure:
     """Draws the ranking of a sweep's configurations by their scores, and below it a map of them.
 
     The ranking shows the `RANKED` best. With one field the map has one panel, of its values against seeds (counted from
@@ -78,6 +82,7 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
         fields: The values ``[configs]`` of each swept field, by name; numbers or text.
         scores: ``[configs, S]``.
         title: The title of the figure.
+        frames: ``[configs]``, the frames of each configuration, if they differ: those with more come first.
 
     Raises:
         ValueError: There is no field, or lengths differ.
@@ -92,10 +97,11 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
     columns = math.ceil(math.sqrt(pairs))
     rows, lines = math.ceil(pairs / columns), min(RANKED, len(scores))
     heights = 1.1 + 0.27 * lines, 3.5 * rows
-    beside_rows = sum(width for _, width in _table(fields, range(len(scores))).values()) / 72
+    told = {**fields, **({"frames": frames} if len(set(frames)) > 1 else {})}
+    beside_rows = sum(width for _, width in _table(told, range(len(scores))).values()) / 72
     figure = Figure(figsize=(max(7.0, 1.5 + 4 * columns, 4.0 + beside_rows), sum(heights)), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
-    _ranking(above, fields, scores)
+    _ranking(above, told, scores)
     _map(below, values, scores, columns, rows, ticks)
     figure.suptitle(plain(title))
     return figure
@@ -112,10 +118,13 @@ def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
 def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -> None:
     """Draws the best configurations, the best at the top, with the values of their fields in columns.
 
+    Those with more ``frames`` among these come first.
+
     Each has its interquartile mean with its 95 % bootstrap interval, or a small dot for each seed if they are few.
     """
     estimates = [aggregates.reported_estimate(row) for row in scores]
-    order = sorted(range(len(scores)), key=lambda c: estimates[c].value, reverse=True)[:RANKED]
+    frames = values.get("frames", np.zeros(len(scores)))
+    order = sorted(range(len(scores)), key=lambda c: (frames[c], estimates[c].value), reverse=True)[:RANKED]
     kind = f"{words.STATISTIC}, 95 % bootstrap interval" if scores.shape[1] >= aggregates.LEAST else "of each seed"
     kind = f"{words.STATISTIC}; small: single seeds" if 1 < scores.shape[1] < aggregates.LEAST else kind
     shown = f"the {len(order)} best of {len(scores)}" if len(order) < len(scores) else f"all {len(scores)}"

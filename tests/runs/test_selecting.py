@@ -13,6 +13,7 @@ import pytest
 from test_resume import break_down, outcome, run
 
 from purerl import load, population
+from purerl.display import plots
 from purerl.errors import ConfigError
 from purerl.population.selection import ancestry
 from purerl.runs.describing import sweeps
@@ -362,8 +363,15 @@ def test_the_page_tells_what_was_selected(evolved, halved):
     shown = overview.answers(halved.parent).run("run")
     assert shown["done"] == shown["total"] == summary(halved)["all_env_steps"]
     assert [row["stopped_at"] for row in shown["results"]] == summary(halved)["stopped_at_per_seed"]
+    assert [row["env_steps"] for row in shown["sweep"]] == [1280, 640, 320, 320]
 
 
 def test_more_frames_rank_before_less():
     ranked = sweeps.rank({"gamma": [0.1, 0.2, 0.3]}, np.array([9.0, 1.0, 5.0]), frames=[10, 20, 20])["ranked"]
     assert [(row["gamma"], row["env_steps"]) for row in ranked] == [(0.3, 20), (0.2, 20), (0.1, 10)]
+    panel = plots.sweep_figure({"gamma": [0.1, 0.2, 0.3]}, [[9.0], [1.0], [5.0]], frames=[10, 20, 20]).axes[0]
+    assert [text.get_text()[4:] for text in panel.get_yticklabels()] == [
+        "gamma 0.3, frames 20",
+        "gamma 0.2, frames 20",
+        "gamma 0.1, frames 10",
+    ]

@@ -126,8 +126,9 @@ function findings(run) {
   if (run.sweep.length) {
     const swept = Object.keys(run.swept);
     const many = (run.sweep[0].returns || []).length >= FEW;
-    const row = (each, i) => [`${i + 1}`, each.value, ...each.values, many ? between(each).trim() : (each.returns || []).map(short).join(", "), each.agents];
-    parts.push(card("Ranking", table(["rank", "return, IQM", ...swept, many ? "95 % interval" : "single seeds", "agents"], run.sweep.map(row), "lean"),
+    const stopped = new Set(run.sweep.map((each) => each.env_steps)).size > 1;
+    const row = (each, i) => [`${i + 1}`, each.value, ...each.values, ...(stopped ? [each.env_steps] : []), many ? between(each).trim() : (each.returns || []).map(short).join(", "), each.agents];
+    parts.push(card("Ranking", table(["rank", "return, IQM", ...swept, ...(stopped ? ["frames"] : []), many ? "95 % interval" : "single seeds", "agents"], run.sweep.map(row), "lean"),
       make("p", { className: "small" }, `IQM: ${STATISTIC} over the seeds of a configuration. Agents: the numbers that --agent takes.`)));
     if (run.pictures.includes("sweep.png")) parts.push(card("Map", picture(run, "sweep.png")));
   }

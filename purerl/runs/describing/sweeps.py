@@ -148,5 +148,6 @@ def write_sweep(directory: Path, ranking: dict[str, Any]) -> None:
     with picturing(directory):
         from purerl.display import plots
 
-        plots.sweep_map(directory / "sweep.png", ranking["swept"], [row["returns"] for row in in_order])
+        scores, frames = ([row.get(name, 0) for row in in_order] for name in ("returns", "env_steps"))
+        plots.sweep_map(directory / "sweep.png", ranking["swept"], scores, frames=frames)
     print_ranking(ranking)

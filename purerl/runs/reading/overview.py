@@ -360,7 +360,8 @@ def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
     returns = [guards.number(x) for x in guards.listed(row, "returns")[:MOST_MEMBERS]]
     config = guards.count(row.get("config"))
     program = guards.count(row["program"]) if "program" in row else None
-    place = {"config": config, "program": program, "agents": words.agents(config, len(returns))}
+    frames = guards.count(row.get("env_steps"))
+    place = {"config": config, "program": program, "env_steps": frames, "agents": words.agents(config, len(returns))}
     values = [words.value(sweeps.plain(row.get(name))) for name in swept]
     return {**place, "values": values, "returns": returns, **_estimate(row)}
 
