@@ -340,6 +340,11 @@ def test_one_line_for_what_cannot_be(options, line, tmp_path, capsys):
     assert line in error and len(error.splitlines()) == 1 and not (tmp_path / "run").exists()
 
 
+def test_agents_that_are_selected_cannot_grow(halved, tmp_path, capsys):
+    run("grow", halved, "--hidden-sizes", 16, "--out", tmp_path / "grown", expect=2)
+    assert "agents that are selected cannot grow" in capsys.readouterr().err
+
+
 def test_a_description_of_a_file_is_checked(evolved, tmp_path, capsys):
     fields = json.loads((evolved / "policy.json").read_text())
     for wrong in ({"kind": "best", "every": 8}, {"kind": "pbt"}, {"kind": "pbt", "every": 0}, {"kind": [], "every": 8}):

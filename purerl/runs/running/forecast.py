@@ -211,7 +211,7 @@ def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
         frames_per_iteration=trainer.env_steps,
         frames=setup.frames,
         frames_unselected=setup.trainer.frames(setup.config.num_iterations) * setup.members.size,
-        **({"peak_bytes": program.peak_bytes} if isinstance(program, RunProgram) else {}),
+        peak_bytes=program.peak_bytes,
         dataset_bytes=datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0))),
         product_flops_per_frame=arithmetic.product_flops(trainer.step, state) / trainer.env_steps,
     )

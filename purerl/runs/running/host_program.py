@@ -80,6 +80,11 @@ class HostProgram:
         """The number of members that are trained at once."""
         return self.chunk.batch_size
 
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that the training holds, in bytes, over all devices together."""
+        return self.chunk.peak_bytes
+
     def close(self) -> None:
         """Closes the environments."""
         self._open.close()

@@ -259,7 +259,7 @@ def _train_and_play(
     setup = run.setup.part(slice(len(trained.alive)))
     cost = {
         "compile_seconds": program.compile_seconds,
-        "predicted_peak_bytes": program.chunk.peak_bytes,
+        "predicted_peak_bytes": program.peak_bytes,
         "mesh": program.chunk.layout.axes,
     }
     summary = write_policies(run, setup, trained, cost)
