@@ -134,7 +134,7 @@ function findings(run) {
   }
   if (run.programs.length) {
     const link = (each) => make("a", { className: "link", href: `#/run/${encodeURIComponent([run.path, each.program].filter((part) => part !== "").join("/"))}` }, `${run.name}/${each.program}`);
-    parts.push(card("Programs", table(["program", "settings", "best return, IQM", ""], run.programs.map((each) => [link(each), each.settings, each.return, each.status]), "stacked")));
+    parts.push(card("Programs", table(["program", "settings", "best return, IQM", "status"], run.programs.map((each) => [link(each), each.settings, each.return, each.status]), "stacked")));
   }
   if (run.kind === "evolve") parts.push(card("What it searched", rows(run.search)));
   if (run.reports.length) parts.push(report(run));
@@ -298,7 +298,7 @@ async function compared(paths) {
     body.replaceChildren(
       make("section", { className: "card" }, chart({ series, over: found.over || "", width, height: width < 600 ? 260 : 420, title: found.title }),
         make("p", { className: "small" }, legend(series)), joining(found, setting, (name) => { setting = name; update(true); })),
-      card("Results", table(["run", "algorithm", "environment", "agents", "return", "frames", "frames/s", ""], rows, "stacked")),
+      card("Results", table(["run", "algorithm", "environment", "agents", "return", "frames", "frames/s", "status"], rows, "stacked")),
       card("What differs", differences(runs)));
   };
   pick.addEventListener("change", () => { metric = pick.value; update(true); });
