@@ -196,6 +196,22 @@ def test_evaluations_do_not_change_a_training(whole):
     assert found.metrics["eval_length"][3] == pytest.approx(float(np.mean(played.episode_length)))
 
 
+@pytest.mark.rest
+def test_evaluations_of_games_and_of_environments_of_the_host():
+    """Games tell who won; the host's episodes are the same ones each time, and all numbers exist where they are due."""
+    game = envs.make("TicTacToe-v0")
+    trainer = a2c.make_trainer(CONFIG, game)
+    found = purerl.train_in_chunks(trainer, KEY, 3, every=2, eval_episodes=4).metrics
+    shares = found["eval_won/0"] + found["eval_won/1"] + found["eval_drawn"]
+    np.testing.assert_allclose(shares, [np.nan, 1.0, 1.0])
+    np.testing.assert_allclose(found["eval_return/0"] + found["eval_return/1"], [np.nan, 0.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(found["eval_won/0"] - found["eval_won/1"], found["eval_return/0"], atol=1e-6)
+    hosted = a2c.make_trainer(CONFIG, envs.make("gymnasium/CartPole-v1"))
+    found = purerl.train_in_chunks(hosted, KEY, 3, every=2, eval_episodes=3).metrics
+    assert np.isfinite(found["eval_return"]).tolist() == [False, True, True]
+    np.testing.assert_array_equal(found["eval_return"], found["eval_length"])
+
+
 def test_a_result_becomes_a_run(whole, tmp_path, capsys):
     """It is the run that the command line makes of the same seed, for all that reads runs."""
     path = tmp_path / "run"

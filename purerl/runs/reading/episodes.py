@@ -204,7 +204,7 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     with contextlib.closing(stage):
         frames = films.write(path, pictures(), fps)
     if path.parent.resolve() == here(options.run).resolve():
-        filmed.add(path, {"agent": options.agent, **agent.label, "seed_of_episodes": options.seed}, played)
+        filmed.add(path, {"agent": agent.choice.of[1], **agent.label, "seed_of_episodes": options.seed}, played)
     return path, frames, played
 
 

@@ -433,33 +433,46 @@ class Plays:
         members = trees.take(self._setup.members, batch)
         theirs = trees.take(self._others.policies, batch) if self._others else ()
         everyone = Batch(members.given, keys(members.keys, seed, salt), policy, theirs)
-        played: Any = self._play(everyone, seconds)
-        episode_return, length, finished, info, outcome = played
-        ended = finished.any(axis=1)
-        known = lambda values: np.where(ended, values, np.nan)
-        per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
-        return {
-            "return_mean": float(per_seed.mean()),
-            "return_per_seed": per_seed.tolist(),
-            "return_std_per_seed": known(episode_return.std(axis=1, dtype=np.float64)).tolist(),
-            "length_per_seed": length.mean(axis=1).tolist(),
-            "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
-            **cut_off(length, finished),
-            **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
-            **(seat_results.shares(outcome, ended) if self._others else {}),
-            **self._by_seat(known(episode_return.T).T, outcome),
-        }
-
-    def _by_seat(self, episode_return: np.ndarray, outcome: np.ndarray | tuple[()]) -> dict[str, Any]:
-        """Returns the results by seat of episodes ``[P, R]``; empty if an environment has one agent."""
-        if isinstance(outcome, tuple):
-            return {}
-        counted = self._env.zero_sum or self._others is not None
-        return seat_results.by_seat(episode_return, outcome, self._env.num_agents, counted=counted)
+        return told(self._play(everyone, seconds), self._env, against=self._others is not None)
 
     @functools.cached_property
     def _env(self) -> Env:
         return self._setup.make_env(env_part(self._setup.swept, 0))
+
+
+def told(played: Any, env: Env, *, against: bool = False) -> dict[str, Any]:
+    """Returns the results of the episodes of members ``[P, E]`` as `Plays` does.
+
+    Args:
+        played: The `Evaluation`.
+        env: The environment of one of them.
+        against: Whether others played the other agents.
+    """
+    episode_return, length, finished, info, outcome = played
+    ended = finished.any(axis=1)
+    known = lambda values: np.where(ended, values, np.nan)
+    per_seed = known(episode_return.mean(axis=1, dtype=np.float64))
+    result = {
+        "return_mean": float(per_seed.mean()),
+        "return_per_seed": per_seed.tolist(),
+        "return_std_per_seed": known(episode_return.std(axis=1, dtype=np.float64)).tolist(),
+        "length_per_seed": length.mean(axis=1).tolist(),
+        "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
+        **cut_off(length, finished),
+        **({"info_per_seed": {name: _known(x).tolist() for name, x in info.items()}} if info else {}),
+        **(seat_results.shares(outcome, ended) if against else {}),
+    }
+    if isinstance(outcome, tuple):
+        return result
+    counted = env.zero_sum or against
+    return result | seat_results.by_seat(known(episode_return.T).T, outcome, env.num_agents, counted=counted)
+
+
+def columns(result: dict[str, Any]) -> dict[str, list[float]]:
+    """Returns the numbers ``[P]`` of an evaluation during a training by the names of their metrics."""
+    names = {"eval_return": "return", "eval_return_std": "return_std", "eval_length": "length"}
+    of_all = {name: result[f"{key}_per_seed"] for name, key in names.items()}
+    return of_all | {f"eval_{name}": column for name, column in seat_results.columns(result).items()}
 
 
 def prepare(

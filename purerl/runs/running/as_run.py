@@ -87,7 +87,7 @@ def save(
         seed=seed,
         num_seeds=max(1, len(values["alive"].T) // max(1, configurations(columns))),
         eval_episodes=eval_episodes,
-        eval_every=int(any(name in values for name in EVALUATED)),
+        eval_every=int(any(name.startswith(EVALUATED) for name in values)),
     )
     described = _described(_name(algo), options, config, columns, parts or {})
     run = TrainingRun(described, Setup.of(described), options, here(directory), console())
@@ -171,13 +171,13 @@ def _write(run: "TrainingRun", values: dict[str, np.ndarray], trained: "Trained"
     config_file.write(run.directory, "sweep" if setup.swept else "train", run.description, run.options)
     trusted_modules.remember(run.directory, run.description.code)
     iterations = len(values["alive"])
-    evaluated = {name: values.pop(name) for name in EVALUATED if name in values}
+    evaluated = {name: values.pop(name) for name in list(values) if name.startswith(EVALUATED)}
     everyone = logs.Ran(0, slice(None), setup.labels, jax.tree.map(np.asarray, setup.members.given["config"]))
     with logs.opened(run, Known()) as written:
         written.chunk(Chunk((), iterations, iterations, values, trained.seconds), 1, everyone, trained.seconds)
-        for i in np.flatnonzero(np.isfinite(evaluated.get(EVALUATED[0], np.zeros((0, 1)))).any(axis=1)):
-            of_metrics = {f"{name.removeprefix('eval_')}_per_seed": column[i] for name, column in evaluated.items()}
-            written.evaluation(of_metrics, int(i) + 1, 0)
+        known = np.any([np.isfinite(column).any(axis=1) for column in evaluated.values()], axis=0)
+        for i in np.flatnonzero(known).tolist():
+            written.evaluation({name: column[i].tolist() for name, column in evaluated.items()}, i + 1, 0)
     if math.isnan(trained.seconds):
         (run.directory / TIMES).unlink()
     alive = any(trained.alive) if setup.swept else all(trained.alive)

@@ -15,7 +15,7 @@ from purerl.display.lines import RUN, Line, readable
 from purerl.display.progress import Report, console, show
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
-from purerl.loops.evaluation import evaluate, player
+from purerl.loops.evaluation import Evaluation, evaluate, player
 from purerl.names import Trust, choose
 from purerl.runs.describing import sweeps
 from purerl.runs.reading import evaluation, host_evaluation
@@ -33,8 +33,8 @@ Source = evaluation.Run | Mapping[str, Any]
 """What `plot` draws: a run, or the metrics of a training."""
 
 
-EVALUATED = "eval_return", "eval_return_std", "eval_length"
-"""Metrics of evaluations during a training."""
+EVALUATED = "eval_"
+"""What the names of metrics of evaluations during a training begin with."""
 
 
 class Progress:
@@ -183,7 +183,8 @@ def train_in_chunks(
             of a second.
         eval_episodes: If it is not 0, the agent plays so many episodes with its most likely actions, which do not
             affect the training, after each multiple of ``every`` iterations and after the last one. The metrics
-            ``eval_return``, ``eval_return_std`` and ``eval_length`` are their means, and nan in all other iterations.
+            ``eval_return``, ``eval_return_std`` and ``eval_length`` are their means, and nan in all other iterations;
+            of several agents there are those by seat, too, such as ``eval_won/0``.
 
     Returns:
         The last state, and the metrics of all iterations as numpy arrays.
@@ -256,21 +257,23 @@ def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: 
     return mine(begun), ((mine(chunk.state), row(chunk)) for chunk in chunks)
 
 
-def _evaluated(chunks: Chunks, play: Callable[[TrainState], Metrics], due: Callable[[int], bool]) -> Chunks:
+def _evaluated(
+    chunks: Chunks, play: Callable[[TrainState | None], dict[str, float]], due: Callable[[int], bool]
+) -> Chunks:
     """Adds the metrics of an evaluation to the last iteration of each chunk after which one is ``due``."""
     done = 0
     for state, metrics in chunks:
         length = len(metrics["alive"])
         done += length
         before = np.full(length - 1, np.nan)
-        played = play(state) if due(done) else dict.fromkeys(EVALUATED, np.nan)
-        yield state, metrics | {name: np.append(before, played[name]) for name in EVALUATED}
+        numbers = play(state if due(done) else None)
+        yield state, metrics | {name: np.append(before, number) for name, number in numbers.items()}
 
 
 def _evaluation(
     trainer: Trainer, key: Key, episodes: int, stack: contextlib.ExitStack
-) -> Callable[[TrainState], dict[str, Any]]:
-    """Makes a function that plays episodes with an agent, which follow from ``key`` ``[1]``."""
+) -> Callable[[TrainState | None], dict[str, float]]:
+    """Makes a function that plays episodes with an agent, which follow from ``key`` ``[1]``; all nan without one."""
     env, learner = trainer.fleet.env, trainer.learner
     if env is None:
         raise ConfigError("eval_episodes: the trainer's rows are of no environment that is known")
@@ -283,13 +286,16 @@ def _evaluation(
             many = jax.tree.map(lambda x: np.asarray(x)[None], policy)
             return host_evaluation.evaluate(playing, venue, key, many, episodes, evaluation.STEPS, each)
     else:
-        play = jax.jit(lambda policy: evaluate(key[0], env, learner, policy, episodes, evaluation.STEPS))
+        one = jax.jit(lambda policy: evaluate(key[0], env, learner, policy, episodes, evaluation.STEPS))
+        play = lambda policy: jax.tree.map(lambda x: np.asarray(x)[None], one(policy))
 
-    def played(state: TrainState) -> dict[str, Any]:
-        found = jax.device_get(play(learner.policy(state.learner)))
-        known = np.mean(found.episode_return), np.std(found.episode_return)
-        returns = known if np.any(found.finished) else (np.nan, np.nan)
-        return dict(zip(EVALUATED, (*returns, np.mean(found.episode_length)), strict=True))
+    nothing: Any = np.zeros((1, env.num_agents))
+    unknown = Evaluation(nothing, nothing, nothing > 0, outcome=() if env.num_agents == 1 else nothing)
+
+    def played(state: TrainState | None) -> dict[str, float]:
+        found = play(learner.policy(state.learner)) if state else unknown
+        columns = evaluation.columns(evaluation.told(found, env))
+        return {name: column[0] if state else np.nan for name, column in columns.items()}
 
     return played
 

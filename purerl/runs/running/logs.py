@@ -10,7 +10,6 @@ import numpy as np
 from purerl import processes
 from purerl.display.progress import say
 from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES, SELECTION, TIMES
-from purerl.runs.reading import seat_results
 from purerl.runs.running.run import Run
 from purerl.runs.running.run_loop import Chunk
 from purerl.store import metrics
@@ -46,14 +45,14 @@ class Written(NamedTuple):
     - ``chunk(chunk, iteration, ran, seconds)``: writes a chunk that begins with iteration ``iteration`` and whose
       metrics are those of the members in ``ran``; ``seconds`` is the time of training in all.
     - ``selection(lines)``: writes lines about a selection (`selecting.Selected`).
-    - ``evaluation(evaluated, iteration, first)``: writes the results of an evaluation (`evaluation.prepare`) after
+    - ``evaluation(columns, iteration, first)``: writes the numbers of an evaluation (`evaluation.columns`) after
       ``iteration``, of the members from number ``first`` on.
     """
 
     files: tuple[Log, ...]
     chunk: Callable[[Chunk, int, Ran, float], None]
     selection: Callable[[list[str]], None]
-    evaluation: Callable[[dict[str, Any], int, int], None]
+    evaluation: Callable[[dict[str, list[float]], int, int], None]
 
 
 @contextlib.contextmanager
@@ -91,10 +90,7 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
             if run.options.log:
                 elsewhere.write(steps[-1], {**metrics.means(values), **paced})
 
-        def evaluation(evaluated: dict[str, Any], iteration: int, first: int) -> None:
-            names = {"eval_return": "return", "eval_return_std": "return_std", "eval_length": "length"}
-            columns = {name: evaluated[f"{key}_per_seed"] for name, key in names.items()}
-            columns |= {f"eval_{name}": column for name, column in seat_results.columns(evaluated).items()}
+        def evaluation(columns: dict[str, list[float]], iteration: int, first: int) -> None:
             frames = trainer.frames(iteration)
             lines = []
             for label, *values in zip(setup.labels[first:], *columns.values(), strict=False):

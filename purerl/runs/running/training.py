@@ -19,7 +19,7 @@ from purerl.interrupts import Interrupted
 from purerl.loops.seat_metrics import first_share
 from purerl.runs.describing import stop_options
 from purerl.runs.describing.run_directory import CHECKPOINTS, METRICS
-from purerl.runs.reading.evaluation import Plays
+from purerl.runs.reading.evaluation import Plays, columns
 from purerl.runs.running import early_stopping, logs, run_loop
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
@@ -239,7 +239,7 @@ class Training:
                 return
             finally:
                 self.playing = False
-            self.saving.later(functools.partial(self.logs.evaluation, self.evaluated, self.done, self.first))
+            self.saving.later(functools.partial(self.logs.evaluation, columns(self.evaluated), self.done, self.first))
 
     def stop(self, chunk: Chunk) -> None:
         """Stops the members that have reached their target, as environments of the host or an evaluation tell it."""
