@@ -49,16 +49,21 @@ def test_importance_leaves_out_what_does_not_change():
 
 
 def test_importance_off_a_grid():
-    """Random configurations, of which one setting decides: Optuna's random forest says so."""
+    """Random configurations, of which one setting decides, be it a number or a text; and one with no effect at all."""
     pytest.importorskip("sklearn")
-    pytest.importorskip("optuna")
     rng = np.random.default_rng(0)
-    swept = {"learning_rate": list(10 ** rng.uniform(-4, -2, 40)), "gamma": list(rng.uniform(0.9, 0.99, 40))}
+    swept = {"learning_rate": (10 ** rng.uniform(-4, -2, 40)).tolist(), "gamma": rng.uniform(0.9, 0.99, 40).tolist()}
     swept["network"] = ["wide", "deep"] * 20
-    scores = np.log10(swept["learning_rate"])[:, None]
-    found = comparison.importance(swept, scores)
-    assert found["method"].startswith("random forest") and found["shares"]["learning_rate"] > 0.9
-    assert sum(found["shares"].values()) == pytest.approx(1.0)
+    for deciding, scores in (
+        ("learning_rate", np.log10(swept["learning_rate"])),
+        ("network", np.array([x == "deep" for x in swept["network"]], float)),
+    ):
+        found = comparison.importance(swept, scores[:, None])
+        assert found["method"].startswith("random forest, which predicts 9") or "100%" in found["method"]
+        assert found["shares"][deciding] > 0.9 and found["shares"]["gamma"] < 0.05
+        assert sum(found["shares"].values()) == pytest.approx(1.0)
+    noise = comparison.importance(swept, rng.normal(size=(40, 1)))
+    assert "predicts 0% of the variance" in noise["method"]
 
 
 def test_reaching_is_what_stop_at_finds():
@@ -115,6 +120,16 @@ def test_sweeps_are_compared_by_whole_trainings(tmp_path):
 
 
 def test_who_never_reaches_a_return_is_the_worst(tmp_path):
+    """Also for the importance: of four agents, two reach it after 10 and 30 frames, and the others count as 30."""
+    swept = {"learning_rate": [1e-3, 1e-2], "gamma": [0.9, 0.9]}
+    log = [
+        {**LOG[0], "config": c, "seed": s, "env_steps": n, "episode_return": r}
+        for c, s, n, r in ((0, 7, 10, 9.0), (0, 8, 30, 9.0), (1, 7, 30, 1.0), (1, 8, 30, 1.0))
+    ]
+    several = sweep(tmp_path / "several", swept, [7, 8], [1.0] * 4, log)
+    shares = comparison.compare([several], "reach:5")["importance"][str(several)]["shares"]
+    # means 20 and 30 of 25: 4 * 25 = 100 of (15**2 + 3 * 5**2) = 300
+    assert shares == pytest.approx({"learning_rate": 1 / 3, "seeds": 2 / 3})
     path = sweep(tmp_path / "s", {"learning_rate": [1e-3, 1e-2]}, [7], [2.0, 8.0], LOG)
     first, last = comparison.compare([path], "reach:8")["runs"]
     assert first["run"].endswith("0.001") and first["per_seed"] == [30.0] and np.isnan(last["per_seed"]).all()

@@ -25,6 +25,8 @@ COMPARED = {
     "alive_per_seed": list,
 }
 """The entries that a comparison reads from a summary, and their types."""
+TREES = 100
+"""The number of trees of a random forest."""
 EPISODES = 100
 """The number of episodes of the mean return of ``reach``, as the default of ``--stop-episodes``."""
 
@@ -76,7 +78,7 @@ def whole_mean(metrics: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def reached(metrics: dict[str, np.ndarray], value: float) -> np.ndarray:
-    """Returns the frames after which agents ``[P]`` reached a mean return (`loops.stop_at`); nan if they never did.
+    """Returns the frames after which agents ``[P]`` reached a mean return (`stopping.stop_at`); nan if they never did.
 
     Whenever at least `EPISODES` episodes have ended since the last check, their mean return is compared with ``value``.
     """
@@ -135,7 +137,8 @@ def compare(sources: Sequence[str | Path], by: str = "final") -> dict[str, Any]:
         if entries and (wrong := _other_env(of_source[0].facts, entries[0].facts)):
             raise ConfigError(f"{source}: {wrong} of {sources[0]}")
         if swept:
-            important[str(source)] = importance(swept, np.array([entry.scores for entry in of_source]))
+            scores = np.array([entry.scores for entry in of_source]) * measured.sign
+            important[str(source)] = importance(swept, scores)
             of_source.sort(key=lambda entry: _rank(entry.scores * measured.sign), reverse=True)
         entries += of_source
     if len(entries) < 2:
@@ -240,16 +243,17 @@ def importance(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, Any
     """Computes how much each swept setting matters: its share of the variance of the scores.
 
     On a complete grid it is an analysis of variance (`aggregates.variance_shares`) of all agents. Otherwise it is a
-    functional analysis of variance of a random forest (Hutter et al. 2014), fitted to the means of the configurations,
-    by Optuna. Agents without a score count as the worst that has one.
+    functional analysis of variance (Hutter et al. 2014, "An Efficient Approach for Assessing Hyperparameter
+    Importance") of a random forest, fitted to the means of the configurations. Agents without a score count as the
+    worst that has one.
 
     Args:
         swept: A value for each configuration ``[C]``, by the name of the setting.
-        scores: ``[C, S]``.
+        scores: ``[C, S]``; higher is better.
 
     Returns:
-        ``method``, in words, and ``shares`` by setting; on a grid also of their interactions and of seeds. ``shares``
-        is empty if there is nothing to explain, and ``why`` says so.
+        ``method``, in words, and ``shares`` by setting, and of their interactions, ``together``; on a grid also of
+        ``seeds``. ``shares`` is empty if there is nothing to explain, and ``why`` says so.
     """
     known = np.isfinite(scores)
     if not known.any() or np.ptp(filled := np.where(known, scores, scores[known].min())) == 0:
@@ -264,32 +268,43 @@ def importance(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, Any
         named = {name: share for name, share in named.items() if not idle.get(name)}
         return {"method": f"analysis of variance of the grid{chance}", "shares": named, "why": ""}
     try:
-        return {"method": "random forest (fANOVA)", "shares": _forest(settings, filled.mean(axis=1)), "why": ""}
+        return _forest(settings, filled.mean(axis=1))
     except ImportError:
-        why = "settings that form no complete grid need pip install 'purerl[optuna]'"
+        why = "settings that form no complete grid need pip install 'purerl[importance]'"
         return {"method": "", "shares": {}, "why": why}
 
 
-def _forest(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, float]:
-    """Returns the shares of the variance that Optuna's functional analysis finds, which sum to 1."""
-    import optuna
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
-    from optuna.importance import FanovaImportanceEvaluator
+def _forest(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, Any]:
+    """Returns the `importance` by a random forest of scikit-learn.
 
-    def distribution(column: list[Any]) -> Any:
-        if all(guards.is_number(x) for x in column):
-            return FloatDistribution(min(column), max(column), log=min(column) > 0)
-        return CategoricalDistribution(list(dict.fromkeys(map(str, column))))
+    The main effect of a setting at one of its values is the mean prediction over all configurations with that value in
+    place of their own. Texts are one column for each value.
+    """
+    from sklearn.ensemble import RandomForestRegressor
 
-    distributions = {name: distribution(column) for name, column in swept.items()}
-    of_text = {name for name, each in distributions.items() if isinstance(each, CategoricalDistribution)}
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize")
-    for c, score in enumerate(scores):
-        params = {name: str(x[c]) if name in of_text else float(x[c]) for name, x in swept.items()}
-        study.add_trial(optuna.create_trial(params=params, distributions=distributions, value=float(score)))
-    found = optuna.importance.get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-    return {name: float(found[name]) for name in swept}
+    blocks = [
+        np.array(column, np.float64)[:, None]
+        if all(map(guards.is_number, column))
+        else np.array([[x == str(value) for x in dict.fromkeys(map(str, column))] for value in column], np.float64)
+        for column in swept.values()
+    ]
+    features = np.concatenate(blocks, axis=1)
+    forest = RandomForestRegressor(TREES, oob_score=True, random_state=0).fit(features, scores)
+    variance, first, shares = float(np.var(forest.predict(features))), 0, {}
+    for name, block in zip(swept, blocks, strict=True):
+        own = slice(first, first + block.shape[1])
+        first = own.stop
+        effects = []
+        for value in block:
+            changed = features.copy()
+            changed[:, own] = value
+            effects.append(forest.predict(changed).mean())
+        shares[name] = float(np.var(effects)) / variance if variance else 0.0
+    total = max(1.0, sum(shares.values()))
+    shares = {name: share / total for name, share in shares.items()}
+    unseen = max(0.0, float(forest.oob_score_))
+    method = f"random forest, which predicts {unseen:.0%} of the variance of configurations that it has not seen"
+    return {"method": method, "shares": shares | {"together": 1.0 - sum(shares.values())}, "why": ""}
 
 
 def _summary(source: Path) -> dict[str, Any]:
