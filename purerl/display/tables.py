@@ -33,7 +33,8 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     Agents that died do not count in returns; the line has their number. A sweep's line has no returns: its ranking has
     them. An agent of whose episodes none ended has none either.
     """
-    size, died = len(summary["alive_per_seed"]), summary["alive_per_seed"].count(False)
+    size = len(summary["alive_per_seed"])
+    died = summary["alive_per_seed"].count(False)
     parts = _played(summary) if died < size and not summary.get("swept") else []
     parts = [*filter(None, [*parts, cut_off(summary)])]
     parts += [f"{died} of {size} agents died"] if died else []
@@ -126,7 +127,7 @@ def seats_table(result: dict[str, Any]) -> Table:
 def _shares(result: dict[str, Any], name: str) -> list[str]:
     """Returns each agent's share of games that were won, drawn or lost, and below it its interval, as text."""
     shares, intervals = (result[f"{name}_{what}per_seed"] for what in ("", "interval_"))
-    told = lambda share, low, high: f"{share:.1%}\n{100 * low:.0f}–{100 * high:.0f} %" if np.isfinite(share) else "-"
+    told = lambda share, low, high: f"{share:.1%}\n{100 * low:.0f}–{100 * high:.0f}%" if np.isfinite(share) else "-"
     return [told(share, *interval) for share, interval in zip(shares, intervals, strict=True)]
 
 
@@ -219,6 +220,8 @@ def print_comparison(comparison: dict[str, Any]) -> None:
     if len(rows) > MOST_ROWS:
         output.show(f"{len(rows) - MOST_ROWS} more rows; --json has all")
     output.show(EACH)
+    if rows and not any(x for row in rows for x in row["per_seed"]):
+        output.show("all returns are 0, as in a zero-sum game; purerl eval RUN --against OTHER tells who wins")
     for run, important in comparison["importance"].items():
         _print_importance(run, important)
 

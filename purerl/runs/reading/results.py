@@ -1,13 +1,18 @@
 """Results of trainings: their metrics, and the returns of a population over frames."""
 
+import functools
 import math
 from pathlib import Path
 
 import numpy as np
 
+from purerl.display.lines import Line, readable
+from purerl.display.words import shown
 from purerl.errors import ConfigError
+from purerl.loops.seat_metrics import FEW
 from purerl.runs.describing import config_file
 from purerl.runs.describing.run_directory import METRICS, QUANTILES
+from purerl.runs.reading import run_curves
 from purerl.store import guards, log
 from purerl.store.guards import plotted
 from purerl.store.metrics import IQM
@@ -19,18 +24,32 @@ NAME = "curve.png"
 def draw(directory: Path) -> None:
     """Draws the returns of a training over frames, as quantiles over its agents, into ``curve.png``.
 
-    It writes nothing if there is no log.
+    Of a zero-sum game, whose returns are 0, it draws the shares of games that each seat won. It writes nothing if there
+    is no log.
     """
     from purerl.display import curves, plots
 
     x, middle, quantiles = population(directory)
-    if len(x):
-        file = config_file.read(directory / config_file.NAME)
-        title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
-        of_agents = guards.listed(guards.contents(directory, "summary.json"), "stopped_at_per_seed")
+    if not len(x):
+        return
+    file = config_file.read(directory / config_file.NAME)
+    title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
+    summary = guards.contents(directory, "summary.json")
+    if shares := _shares_of_games(directory) if "seat_won_per_seed" in summary else []:
+        figure = curves.learning_figure(readable(shares).lines, ("frames", "share of games"), title)
+    else:
+        of_agents = guards.listed(summary, "stopped_at_per_seed")
         stopped = [at for at in map(guards.number, of_agents) if at is not None]
         figure = curves.population_figure(x, middle, quantiles, ("frames", "return"), title, stopped)
-        plots.save(directory / NAME, figure)
+    plots.save(directory / NAME, figure)
+
+
+def _shares_of_games(directory: Path) -> list[Line]:
+    """Reads the shares of games that each seat won and that were drawn, one line each."""
+    read = functools.cache(run_curves.columns)
+    names = [f"won/{seat}" for seat in range(FEW)] + ["drawn"]
+    known = [name for name in names if name in run_curves.metrics(directory, read)]
+    return [run_curves.lines([directory], name, read=read)[0]._replace(name=shown(name)) for name in known]
 
 
 def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.ndarray]]:
