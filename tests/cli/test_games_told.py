@@ -7,7 +7,7 @@ from commands import run
 from hand_games import GAMES
 
 from purerl import load
-from purerl.runs.reading import overview
+from purerl.runs.reading import overview, results
 
 SIZES = ["--num-envs", "4", "--num-steps", "6", "--hidden-sizes", "4", "--num-minibatches", "1", "--torso", "plain",
          "--total-steps", "48", "--eval-every", "24", "--eval-episodes", "3", "--num-seeds", "2", "--yes"]  # fmt: skip
@@ -84,6 +84,13 @@ def test_tables_lines_and_the_page(game, capsys):
     won = [float(x == 1) if script.zero_sum else None for x in script.outcome]
     assert [row["won"] for row in listed["seats"]] == [row["won"] for row in whole["seats"]] == won
     assert listed["drawn"] == (0 if script.zero_sum else None)
+    assert (directory / "curve.png").exists()
+    drawn = [(line.name, line.values.tolist()) for line in results._shares_of_games(directory)]
+    names = [*(f"games won, seat {i}" for i in range(len(won))), "games drawn"] if script.zero_sum else []
+    assert drawn == [(name, [[share] * 2] * 2) for name, share in zip(names, [*won, 0.0], strict=False)]
+    run("compare", directory, directory)
+    hint = "all returns are 0, as in a zero-sum game" in capsys.readouterr().out
+    assert hint == script.zero_sum
     if script.zero_sum:  # also before there is an evaluation
         assert listed["spark"] == [won[0]] * 2
         (directory / "summary.json").rename(directory / "before")

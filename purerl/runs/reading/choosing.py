@@ -95,7 +95,8 @@ def choose(directory: str | Path, name: int | str) -> Choice:
     Raises:
         ConfigError: There is no such agent, or there are no scores. One line.
     """
-    directory, text = Path(directory), str(name)
+    directory = Path(directory)
+    text = str(name)
     inner = sweeps.parts(directory)
     if text in (BEST, WORST):
         scores, by = _scores(directory)
