@@ -118,7 +118,7 @@ trusted; empty: it is.
 
 
 def check_trusted(
-    field: str, value: str, trust: Trust, where: Path = Path(), advice: str = "--trust imports it"
+    field: str, value: str, trust: Trust, where: Path = Path(), advice: str = "--trust imports it, in Python trust=True"
 ) -> None:
     """Checks that a name in a file is trusted if it is a ``MODULE:ATTRIBUTE``.
 

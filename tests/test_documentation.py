@@ -119,7 +119,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     (tmp_path / "my_package/my_module.py").write_text(OWN)
     (tmp_path / "scripts").symlink_to(ROOT / "scripts")
-    for name in ("ppo", "dqn"):
+    for name in ("ppo", "dqn", "sac"):
         (tmp_path / f"my_{name}.py").write_text((ROOT / f"purerl/algos/{name}.py").read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

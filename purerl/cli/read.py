@@ -59,9 +59,10 @@ def compare(args: list[str]) -> int:
 
     from purerl.display import tables
     from purerl.runs.reading import comparison
+    from purerl.store import trusted_modules
     from purerl.store.writing import finite
 
-    rows = comparison.compare(options.runs, options.by)
+    rows = comparison.compare(options.runs, options.by, trust=trusted_modules.memory(options.trust))
     if options.json:
         output.show(json.dumps(finite(rows), indent=2))
     else:

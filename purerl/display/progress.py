@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
 from purerl import processes
+from purerl.display import words
 from purerl.errors import printable
 from purerl.formulas import aggregates
 
@@ -56,10 +57,11 @@ def in_words(returns: np.ndarray) -> str:
     the return of each if they are fewer than `aggregates.LEAST`.
     """
     known = returns[np.isfinite(returns)]
+    digits = words.digits(*known)
     if known.size < aggregates.LEAST:
-        return ", ".join(f"{value:.1f}" for value in known)
+        return ", ".join(f"{value:.{digits}f}" for value in known)
     value, low, high = aggregates.bands(known[:, None])[:, 0]
-    return f"IQM {value:.1f} [{low:.1f}, {high:.1f}]"
+    return f"IQM {value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 Report = Callable[[int, np.ndarray, int], None]

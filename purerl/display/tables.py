@@ -24,6 +24,8 @@ NAME = 30
 """The columns for the names of runs and environments, in tables of several."""
 OUTCOMES = "won", "drawn", "lost"
 """The outcomes of a game, as they are named in results."""
+MOST_TOLD = 3
+"""The largest number of numbers of an environment's own that get a column in the table of an evaluation."""
 EACH = f"IQM: {STATISTIC} [its 95 % bootstrap interval, from {aggregates.LEAST} agents on]"
 
 
@@ -58,7 +60,8 @@ def _played(summary: dict[str, Any]) -> list[str]:
     if "seat_won_per_seed" in summary:
         return [by_seat]
     everyone = np.where(alive, summary["return_per_seed"], np.nan)
-    worst = f" (worst: agent {np.nanargmin(everyone)}, {np.nanmin(everyone):.1f})"
+    least = float(np.nanmin(everyone))
+    worst = f" (worst: agent {np.nanargmin(everyone)}, {least:.{words.digits(*returns)}f})"
     return [f"return {in_words(np.array(returns))}{worst if len(returns) >= aggregates.LEAST else ''}", by_seat]
 
 
@@ -79,10 +82,12 @@ def print_evaluation(result: dict[str, Any]) -> None:
         if name in result:
             output.show(before + result[name]["words"])
     results = [name for name in OUTCOMES if f"{name}_per_seed" in result]
+    told = dict(list(result.get("info_per_seed", {}).items())[:MOST_TOLD])
     title = f"{result['algo']} on {result['env']}, means of {result['episodes']} episodes"
-    table = Table("agent", *names, "return", "std", "length", "unfinished", *results, title=title)
+    table = Table("agent", *names, "return", "std", "length", "unfinished", *results, *map(escape, told), title=title)
     columns = [result[f"{name}_per_seed"] for name in ("return", "return_std", "length", "unfinished")]
     columns += [_shares(result, name) for name in results]
+    columns += [[f"{x:.3g}" for x in column] for column in told.values()]
     rows = zip(_numbers(result), result["members"], *columns, strict=True)
     for agent, label, average, std, length, unfinished, *parts in rows:
         numbers = f"{average:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *parts
@@ -204,7 +209,7 @@ MOST_ROWS = 30
 def print_comparison(comparison: dict[str, Any]) -> None:
     """Prints a comparison of runs as a table with one row per run, and how much the settings of sweeps matter."""
     rows, title = comparison["runs"], comparison["title"]
-    digits = 0 if title.startswith("frames") else 1
+    digits = 0 if title.startswith("frames") else words.digits(*(x for row in rows for x in row["per_seed"]))
     table = Table(Column("run", no_wrap=True), f"{title}, IQM", "P(first better)")
     for row in rows[:MOST_ROWS]:
         better = row["first_is_better"]
@@ -220,6 +225,8 @@ def print_comparison(comparison: dict[str, Any]) -> None:
     if len(rows) > MOST_ROWS:
         output.show(f"{len(rows) - MOST_ROWS} more rows; --json has all")
     output.show(EACH)
+    if comparison.get("told"):
+        output.show(comparison["told"])
     if rows and not any(x for row in rows for x in row["per_seed"]):
         output.show("all returns are 0, as in a zero-sum game; purerl eval RUN --against OTHER tells who wins")
     for run, important in comparison["importance"].items():
@@ -259,13 +266,15 @@ def print_ranking(ranking: dict[str, Any]) -> None:
     """
     names, rows = list(ranking["swept"]), ranking["ranked"]
     many = len(rows[0]["returns"]) >= aggregates.LEAST
+    digits = words.digits(*(x for row in rows for x in row["returns"]))
     stopped = len({row.get("env_steps") for row in rows}) > 1
     results = "return, IQM" if many else "return of each seed", "worst seed", "died"
     table = Table("rank", "agents", *names, *(["frames"] if stopped else []), *results)
     for place, row in enumerate(rows, start=1):
         died = int(np.isnan(row["returns"]).sum())
-        worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
-        text = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
+        worst = f"{np.nanmin(row['returns']):.{digits}f}" if died < len(row["returns"]) else "-"
+        each = ", ".join(f"{x:.{digits}f}" for x in row["returns"] if np.isfinite(x)) or "-"
+        text = f"{row['value']:.{digits}f} {interval(row, digits)}" if many else each
         frames = [f"{row['env_steps']:,}"] if stopped else []
         values = (escape(words.value(row[name])) for name in names)
         numbers = words.agents(row["config"], len(row["returns"]))
@@ -284,7 +293,7 @@ def print_report(report: dict[str, Any]) -> None:
         rows = [row for row in report["rows"] if row["env"] == env]
         place = shortened(env, NAME) + (" (held out)" if origin == "evolved" and not rows[0]["trained_on"] else "")
         table = Table("fitness, IQM of", "", f"{origin} is better by", title=escape(place))
-        digits = _digits(rows[0]["fitness_iqm"]["value"], *(row["baseline_iqm"]["value"] for row in rows))
+        digits = words.digits(rows[0]["fitness_iqm"]["value"], *(row["baseline_iqm"]["value"] for row in rows))
         table.add_row(origin, _fitness(rows[0]["fitness_iqm"], rows[0]["without"], digits), "")
         for row in rows:
             tuned = "".join(f"{field} {value:.3g}" for field, value in row["tuned"].items())
@@ -304,12 +313,6 @@ def print_report(report: dict[str, Any]) -> None:
         "with its 95 % bootstrap interval; differences are paired; a training\n"
         "without fitness (it died, or no episode ended) counts as the worst of all"
     )
-
-
-def _digits(*values: float) -> int:
-    """Returns how many digits after the point show three digits of the largest of ``values``: 1 to 4."""
-    largest = max((abs(x) for x in values if np.isfinite(x)), default=1.0)
-    return int(np.clip(2 - np.floor(np.log10(max(largest, 1e-9))), 1, 4))
 
 
 def _fitness(estimate: dict[str, Any], without: int, digits: int) -> str:

@@ -1,5 +1,6 @@
 """Names and forms of numbers for users, the same in every table, picture and page."""
 
+import math
 from typing import Any
 
 NAMES = {
@@ -48,6 +49,12 @@ def agents(config: int, seeds: int) -> str:
     """Returns the numbers of the agents of a sweep's configuration as text: one for each of its seeds."""
     first = config * seeds
     return str(first) if seeds == 1 else f"{first}-{first + seeds - 1}"
+
+
+def digits(*values: float) -> int:
+    """Returns how many digits after the point show ``values``: one, or if all are below 2 those of three figures."""
+    largest = max((abs(x) for x in values if math.isfinite(x)), default=0.0)
+    return 1 if largest >= 2 or largest == 0 else min(4, 2 - math.floor(math.log10(max(largest, 1e-9))))
 
 
 def count(number: float) -> str:

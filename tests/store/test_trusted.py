@@ -56,13 +56,14 @@ def test_asked_once(here):
 
 def test_the_gate():
     with pytest.raises(
-        ConfigError, match="env = 'mine:make': .* imported and run, and is new here; --trust imports it$"
+        ConfigError,
+        match="env = 'mine:make': .* imported and run, and is new here; --trust imports it, in Python trust=True$",
     ):
         check_trusted("env", "mine:make", trusted_modules.memory(False), RUN)
     check_trusted("env", "mine:make", trusted_modules.memory(True), RUN)
     check_trusted("env", "mine:make", trusted_modules.memory(False), RUN)
     check_trusted("env", "CartPole-v1", False)
-    with pytest.raises(ConfigError, match="imported and run; --trust imports it$"):
+    with pytest.raises(ConfigError, match="imported and run; --trust imports it, in Python trust=True$"):
         check_trusted("env", "mine:make", False, RUN)
 
 

@@ -452,7 +452,7 @@ class CheckOptions(Printed, EnvParams, MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareOptions(Printed):
+class CompareOptions(Printed, Trust):
     """Which runs to compare."""
 
     runs: tuple[str, ...]

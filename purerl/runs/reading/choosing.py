@@ -60,11 +60,9 @@ class Choice(NamedTuple):
             return f"{agent}: {self.name} of {self.size} by {self.by}, {self.score:.2f}"
         rest = f" and {len(self.ties) - MOST_NAMED} more" if len(self.ties) > MOST_NAMED else ""
         listed = ", ".join(map(str, self.ties[:MOST_NAMED]))
-        extreme = "highest" if self.name == BEST else "lowest"
-        return (
-            f"{agent}: the first of {len(self.ties)} (agents {listed}{rest}) that share the {extreme} {self.by}, "
-            f"{self.score:.2f}; none of them is the {self.name}"
-        )
+        shared = f"the {'highest' if self.name == BEST else 'lowest'} {self.by.removeprefix('the ')}, {self.score:.2f}"
+        first = f"{agent}: the first of {len(self.ties)} (agents {listed}{rest}) that share {shared}"
+        return f"{first}; none of them is the {self.name}"
 
 
 def tell(choice: Choice) -> None:
@@ -97,6 +95,8 @@ def choose(directory: str | Path, name: int | str) -> Choice:
     """
     directory = Path(directory)
     text = str(name)
+    if not os.path.isdir(directory):
+        raise ConfigError(f"{directory}: No such file or directory")
     inner = sweeps.parts(directory)
     if text in (BEST, WORST):
         scores, by = _scores(directory)

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
-from purerl.names import nearest
+from purerl.names import Trust, nearest
 from purerl.runs.describing import sweeps
 from purerl.runs.reading import choosing, evaluation, results
 from purerl.store import guards
@@ -110,7 +110,7 @@ class Entry(NamedTuple):
     scores: np.ndarray
 
 
-def compare(sources: Sequence[str | Path], by: str = "final") -> dict[str, Any]:
+def compare(sources: Sequence[str | Path], by: str = "final", *, trust: Trust = False) -> dict[str, Any]:
     """Compares runs by their interquartile means, and by the first one's probability of being better than each.
 
     A source is a run directory; ``RUN:N``, ``RUN:best`` or ``RUN:worst`` for one of its agents; or a line of a file of
@@ -121,6 +121,7 @@ def compare(sources: Sequence[str | Path], by: str = "final") -> dict[str, Any]:
     Args:
         sources: The sources; one alone must be a sweep.
         by: The number that is compared (`measure`).
+        trust: As for `evaluation.load`, for agents that are evaluated anew.
 
     Returns:
         ``by``; ``runs``, a row for each run, those of a sweep from the best on; and ``importance``, for each sweep the
@@ -133,7 +134,7 @@ def compare(sources: Sequence[str | Path], by: str = "final") -> dict[str, Any]:
     entries: list[Entry] = []
     important: dict[str, Any] = {}
     for source in sources:
-        of_source, swept = _entries(source, measured)
+        of_source, swept = _entries(source, measured, trust)
         if entries and (wrong := _other_env(of_source[0].facts, entries[0].facts)):
             raise ConfigError(f"{source}: {wrong} of {sources[0]}")
         if swept:
@@ -145,7 +146,9 @@ def compare(sources: Sequence[str | Path], by: str = "final") -> dict[str, Any]:
         raise ConfigError(f"runs = {[*map(str, sources)]}: must be two or more runs, or a sweep")
     first = entries[0].scores * measured.sign
     rows = [_row(entry, first, measured.sign) for entry in entries]
-    return {"by": by, "title": measured.title, "runs": rows, "importance": important}
+    differ = by == "mean" and len({row["env_steps"] for row in rows}) > 1
+    told = "the trainings have different lengths; each mean return is over its own" if differ else ""
+    return {"by": by, "title": measured.title, "runs": rows, "importance": important, "told": told}
 
 
 def _rank(scores: np.ndarray) -> tuple[float, float]:
@@ -175,7 +178,7 @@ def _other_env(facts: dict[str, Any], first: dict[str, Any]) -> str:
     return f"{wrong[0]} = {facts[wrong[0]]!r} differs from {first[wrong[0]]!r}" if wrong else ""
 
 
-def _entries(source: str | Path, measured: Measure) -> tuple[list[Entry], dict[str, list[Any]]]:
+def _entries(source: str | Path, measured: Measure, trust: Trust) -> tuple[list[Entry], dict[str, list[Any]]]:
     """Reads what a source names: one entry, or of a sweep one for each configuration, and then what was swept.
 
     Raises:
@@ -185,7 +188,7 @@ def _entries(source: str | Path, measured: Measure) -> tuple[list[Entry], dict[s
     if agent:
         choice = choosing.choose(directory, agent)
         summary = _summary(choice.directory)
-        entry = Entry(str(source), _facts(summary, 1), _score(source, choice, summary, measured))
+        entry = Entry(str(source), _facts(summary, 1), _score(choice, summary, measured, trust))
         return [entry], {}
     summary = _summary(directory)
     scores, swept = _scores(directory, summary, measured), summary["swept"]
@@ -197,7 +200,19 @@ def _entries(source: str | Path, measured: Measure) -> tuple[list[Entry], dict[s
     by_configuration = scores.reshape(count, -1)
     named = [f"{directory}: {sweeps.in_words(swept, c)}" for c in range(count)]
     facts = _facts(summary, by_configuration.shape[1])
-    return [Entry(name, facts, row) for name, row in zip(named, by_configuration, strict=True)], swept
+    rows = zip(named, _frames(directory, summary, count), by_configuration, strict=True)
+    return [Entry(name, {**facts, "env_steps": taken}, row) for name, taken, row in rows], swept
+
+
+def _frames(directory: Path, summary: dict[str, Any], count: int) -> list[int]:
+    """Returns the frames of an agent of each configuration of a sweep; a selection may have stopped some early."""
+    frames: list[int] = []
+    for each in [_summary(part) for part in sweeps.parts(directory)] or [summary]:
+        stopped = guards.listed(each, "stopped_at_per_seed") or [None] * len(each["alive_per_seed"])
+        frames += [each["env_steps"] if at is None else guards.count(at) for at in stopped]
+    if len(frames) % count or not frames:
+        return [summary["env_steps"]] * count
+    return np.array(frames).reshape(count, -1).max(axis=1).tolist()
 
 
 def _facts(summary: dict[str, Any], agents: int) -> dict[str, Any]:
@@ -228,11 +243,11 @@ def _of_training(directory: Path, summary: dict[str, Any], measured: Measure) ->
     return scores if measured.sign < 0 else np.where(alive, scores, np.nan)
 
 
-def _score(source: str | Path, choice: choosing.Choice, summary: dict[str, Any], measured: Measure) -> np.ndarray:
+def _score(choice: choosing.Choice, summary: dict[str, Any], measured: Measure, trust: Trust) -> np.ndarray:
     """Returns the measure ``[1]`` of an agent. Of one that was chosen by its return that of other episodes."""
     if choice.is_ranked and measured.of_training is None:
-        agent = evaluation.agent(*choosing.parsed(source), playing=True)
-        return np.array([evaluation.anew(agent).score])
+        agent = evaluation.agent(choice.of[0], choice.name, trust=trust, playing=True)
+        return np.array([evaluation.anew(agent, trust=trust).score])
     scores = _scores(choice.directory, summary, measured)
     if choice.number >= len(scores):
         raise ConfigError(f"agent = {choice.number}: {choice.directory} has agents 0 to {len(scores) - 1}")

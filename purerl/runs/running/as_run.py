@@ -79,6 +79,8 @@ def save(
     """
     from purerl.runs.running.train import TrainingRun
 
+    if not isinstance(env, str):
+        raise ConfigError("env: must be the name of the environment; of your own MODULE:FUNCTION")
     state, values = _of_agents(result)
     columns = {name: list(map(float, column)) for name, column in (swept or {}).items()}
     options = TrainOptions(

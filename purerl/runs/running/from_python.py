@@ -16,9 +16,8 @@ from purerl.display.progress import Report, console, show
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
 from purerl.loops.evaluation import Evaluation, evaluate, player
-from purerl.names import Trust, choose
-from purerl.runs.describing import sweeps
-from purerl.runs.reading import evaluation, host_evaluation
+from purerl.names import Trust, choose, here
+from purerl.runs.reading import evaluation, host_evaluation, run_curves
 from purerl.runs.reading.host_evaluation import Playing, Venue
 from purerl.runs.running import device_program, run_loop
 from purerl.runs.running.host_program import HostProgram
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas
 
-Source = evaluation.Run | Mapping[str, Any]
-"""What `plot` draws: a run, or the metrics of a training."""
+Source = evaluation.Run | str | Path | Mapping[str, Any]
+"""What `plot` draws: a run, a run directory, or the metrics of a training."""
 
 
 EVALUATED = "eval_"
@@ -85,7 +84,8 @@ def frame(source: Any) -> "pandas.DataFrame":
 
     Args:
         source: The metrics of `types.Result`, each ``[iterations]`` or ``[P, iterations]``; or a run (`load`), whose
-            agents have their label and the values that were swept.
+            agents have their label and the values that were swept. A metric with the name of one of these, such as the
+            learning rate, which decays, is called ``learning_rate.logged``.
 
     Raises:
         ImportError: There is no pandas.
@@ -102,7 +102,8 @@ def frame(source: Any) -> "pandas.DataFrame":
     columns = {"agent": agents} if len(shape) == 2 else {}
     columns |= {name: of_agents[agents] for name, of_agents in settings.items()}
     columns |= {"iteration": iterations + 1}
-    return pandas.DataFrame(columns | {name: array.reshape(-1) for name, array in arrays.items()})
+    named = lambda name: f"{name}.logged" if name in columns else name
+    return pandas.DataFrame(columns | {named(name): array.reshape(-1) for name, array in arrays.items()})
 
 
 def plot(
@@ -114,9 +115,9 @@ def plot(
     curves there is one for each value of a setting, as in ``purerl plot``.
 
     Args:
-        source: The metrics of `types.Result`, each ``[iterations]`` or ``[P, iterations]``; a run (`load`), of a sweep
-            all its configurations; or several of these by the names of their curves.
-        metric: The name of the metric.
+        source: The metrics of `types.Result`, each ``[iterations]`` or ``[P, iterations]``; a run (`load`) or its
+            directory, of a sweep all its configurations; or several of these by the names of their curves.
+        metric: The name of the metric; of a run any number in its logs, such as ``eval_return``.
         group_by: The setting that has a curve for each of its values. Empty: chosen if there are too many curves.
 
     Raises:
@@ -124,32 +125,29 @@ def plot(
     """
     from purerl.display import curves, words
 
-    alone = isinstance(source, evaluation.Run) or metric in source
-    sources: Any = {"": source} if alone else source
+    several = isinstance(source, Mapping) and metric not in source
+    sources: Any = source if several else {"": source}
     drawn = readable([line for name, each in sources.items() for line in _lines(name, each, metric)], group_by)
     if group_by:
         choose("group_by", group_by, drawn.offered)
-    axis = "frames" if all(isinstance(each, evaluation.Run) for each in sources.values()) else "iterations"
+    axis = "iterations" if any(isinstance(each, Mapping) for each in sources.values()) else "frames"
     return curves.learning_figure(drawn.lines, (axis, words.shown(metric)), "", drawn.told)
 
 
 def _lines(name: str, source: "Source", metric: str) -> list[Line]:
-    """Returns the lines of a metric of one source: of a run one for each configuration."""
-    run = source if isinstance(source, evaluation.Run) else None
-    metrics: Mapping[str, Any] = source.metrics if isinstance(source, evaluation.Run) else source
-    if metric not in metrics:
-        raise ConfigError(f"metric = {metric!r}: {name or 'the training'} has {', '.join(metrics)}")
-    values = np.atleast_2d(np.asarray(metrics[metric], np.float64))
-    x = np.asarray(metrics["env_steps"])[0] if run else np.arange(1.0, values.shape[1] + 1)
-    if run is None or not run.setup.swept:
-        return [Line(name or "training", x, values, {RUN: name})]
-    swept, config = run.setup.swept, run.settings["config"]
-    lines = []
-    for number in dict.fromkeys(config.tolist()):
-        named = ": ".join(filter(None, [name, sweeps.in_words(swept, number)]))
-        settings = {RUN: name} | {key: column[number] for key, column in swept.items()}
-        lines.append(Line(named, x, values[config == number], settings))
-    return lines
+    """Returns the lines of a metric of one source: of a run one for each configuration, from its logs."""
+    if isinstance(source, evaluation.Run | str | Path):
+        directory = source.directory if isinstance(source, evaluation.Run) else here(source)
+        lines = run_curves.lines([directory], metric)
+        own = lambda line: ": ".join(filter(None, [name, line.name if len(lines) > 1 or not name else ""]))
+        return [line._replace(name=own(line), settings={**line.settings, RUN: name}) for line in lines]
+    if metric not in source:
+        raise ConfigError(f"metric = {metric!r}: {name or 'the training'} has {', '.join(source)}")
+    values = np.atleast_2d(np.asarray(source[metric], np.float64))
+    there = np.isfinite(values).any(axis=0)
+    if not there.any():
+        raise ConfigError(f"metric = {metric!r}: {name or 'the training'} has no value of it")
+    return [Line(name or "training", np.flatnonzero(there) + 1.0, values[:, there], {RUN: name})]
 
 
 def _by_iteration(metrics: Metrics) -> dict[str, np.ndarray]:
