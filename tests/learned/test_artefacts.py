@@ -133,7 +133,7 @@ def test_hostile_files(tmp_path, change, line):
         ({"algo": "os.system", "config": {}}, "must name the algorithm and the config$"),
         (
             {"algo": "this:s", "config": {}},
-            "its card has algo = 'this:s': a file names this module.*--trust imports it$",
+            "its card has algo = 'this:s': a file names this module.*--trust imports it, in Python trust=True$",
         ),
         ({"algo": "ppo", "config": {"gama": 3}}, "its card has config: gama: unknown; nearest: gamma"),
         ({"algo": "ppo", "config": {"learning_rate": -1.0}}, "its card has learning_rate = -1.0: must"),
