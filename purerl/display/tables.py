@@ -24,6 +24,8 @@ NAME = 30
 """The columns for the names of runs and environments, in tables of several."""
 OUTCOMES = "won", "drawn", "lost"
 """The outcomes of a game, as they are named in results."""
+LONG = 10
+"""The letters from which on the name of a setting is a heading of several lines."""
 MOST_TOLD = 3
 """The largest number of numbers of an environment's own that get a column in the table of an evaluation."""
 EACH = f"IQM: {STATISTIC} [its 95 % bootstrap interval, from {aggregates.LEAST} agents on]"
@@ -269,7 +271,8 @@ def print_ranking(ranking: dict[str, Any]) -> None:
     digits = words.digits(*(x for row in rows for x in row["returns"]))
     stopped = len({row.get("env_steps") for row in rows}) > 1
     results = "return, IQM" if many else "return of each seed", "worst seed", "died"
-    table = Table("rank", "agents", *names, *(["frames"] if stopped else []), *results)
+    headings = [escape(name if len(name) < LONG else name.replace("_", "_\n")) for name in names]
+    table = Table("rank", "agents", *headings, *(["frames"] if stopped else []), *results)
     for place, row in enumerate(rows, start=1):
         died = int(np.isnan(row["returns"]).sum())
         worst = f"{np.nanmin(row['returns']):.{digits}f}" if died < len(row["returns"]) else "-"
@@ -322,6 +325,8 @@ def _fitness(estimate: dict[str, Any], without: int, digits: int) -> str:
 
 
 def _print(table: Table) -> None:
+    for column in table.columns:
+        column.overflow = "fold"  # long words go on in the next line
     console = Console(file=output.results())
     console = console if console.is_terminal else Console(file=output.results(), width=WIDTH)
     console.print(table)
