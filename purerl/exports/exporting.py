@@ -109,9 +109,11 @@ def export_run(options: ExportOptions) -> Path:
     agent = evaluation.agent(options.run, options.agent, trust=trust)
     choosing.tell(agent.choice)
     policy = of_agent(agent)
+    ranked = agent.choice.is_ranked and not agent.missing
+    told = evaluation.anew(agent, trust=trust).words if ranked else ""
     {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, policy)
-    if agent.choice.is_ranked and not agent.missing:
-        say(console(), evaluation.anew(agent, trust=trust).words)
+    if told:
+        say(console(), told)
     return path
 
 

@@ -125,9 +125,11 @@ def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
         if name.partition("/")[0] in OF_EPISODES:
             result[name] = float(_over_episodes(metrics, name))
         elif name in ("alive", "stopped"):
-            result[name] = float(values[-1].sum())
+            known = np.isfinite(values)  # agents that a selection has stopped have no values from then on
+            latest = np.maximum(len(values) - 1 - known[::-1].argmax(axis=0), 0)
+            result[name] = float(np.nansum(values[latest, np.arange(values.shape[1])]))
         elif name == "episodes":
-            result[name] = float(values.sum())
+            result[name] = float(np.nansum(values))
         else:
             exists = np.isfinite(values)
             total = np.sum(values, dtype=np.float64, where=exists)
@@ -145,7 +147,7 @@ def _quoted(name: str) -> str:
 
 def _over_episodes(metrics: dict[str, np.ndarray], name: str, axis: int | None = None) -> np.ndarray:
     """Computes the mean of a metric over the episodes that ended; nan where none did."""
-    ended = metrics["episodes"].astype(np.float64)
+    ended = np.nan_to_num(metrics["episodes"].astype(np.float64))
     total, count = np.where(ended > 0, metrics[name] * ended, 0.0).sum(axis=axis), ended.sum(axis=axis)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 

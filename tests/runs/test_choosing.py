@@ -42,11 +42,19 @@ def test_agents_of_programs_are_numbered_program_after_program(tmp_path):
     programs = {"num_envs": [2, 4, 8]}
     run(tmp_path, [1.0, 2.0, 3.0, 9.0, 5.0, 6.0])
     (tmp_path / "config.json").write_text(json.dumps({"programs": programs}))
+    for name in "012":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.json").write_text('{"members": 2}')
     chosen = [choosing.choose(tmp_path, name) for name in (0, "3", "best", 5)]
     assert [(choice.directory.name, choice.number) for choice in chosen] == [("0", 0), ("1", 1), ("1", 1), ("2", 1)]
     assert chosen[2].of == (tmp_path, 3) and chosen[2].in_words().startswith(f"agent 3 of {tmp_path}: best of 6")
     with pytest.raises(ConfigError, match="has agents 0 to 5"):
         choosing.choose(tmp_path, 6)
+    (tmp_path / "summary.json").unlink()  # interrupted in its last program
+    (tmp_path / "2" / "policy.json").unlink()
+    assert choosing.choose(tmp_path, 3).directory.name == "1"
+    with pytest.raises(ConfigError, match=r"2 has no policies yet"):
+        choosing.choose(tmp_path, 4)
 
 
 def test_the_best_policies_of_a_training_are_ranked_by_their_own_number(tmp_path):

@@ -196,6 +196,27 @@ def test_evaluations_do_not_change_a_training(whole):
     assert found.metrics["eval_length"][3] == pytest.approx(float(np.mean(played.episode_length)))
 
 
+def test_figures_of_metrics_and_runs(whole, sweep):
+    """What they draw, and what they refuse: another axis, another name."""
+    figure = purerl.plot({"one": whole.metrics, "two": whole.metrics}, "loss")
+    first = figure.axes[0].lines[0]
+    assert first.get_label().startswith("one") and figure.axes[0].get_xlabel() == "iterations"
+    np.testing.assert_allclose(first.get_ydata(), whole.metrics["loss"], rtol=1e-6)
+    of_sweep = purerl.plot(sweep, "loss")
+    labels = [line.get_label() for line in of_sweep.axes[0].lines]
+    assert sorted(x for x in labels if not x.startswith("_")) == ["gamma 0.9 (2 agents)", "gamma 0.99 (2 agents)"]
+    assert of_sweep.axes[0].get_xlabel() == "frames" and of_sweep._repr_png_().startswith(b"\x89PNG")
+    for source, metric, more, line in (
+        ({"one": whole.metrics, "two": sweep}, "loss", {}, "metrics have iterations and runs have frames"),
+        (whole.metrics, "lose", {}, "metric = 'lose': the training has"),
+        (sweep, "lose", {}, "no number in the logs"),
+        (whole.metrics, "loss", {"group_by": "gamma"}, "no two configurations that differ"),
+        (sweep, "loss", {"group_by": "gama"}, "nearest: gamma"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            purerl.plot(source, metric, **more)
+
+
 @pytest.mark.rest
 def test_evaluations_of_games_and_of_environments_of_the_host():
     """Games tell who won; the host's episodes are the same ones each time, and all numbers exist where they are due."""
@@ -267,6 +288,12 @@ def test_a_population_becomes_a_sweep(tmp_path):
         ({"algo": a2c._replace(name="mine")}, "is no algorithm of purerl"),
         ({"env_params": {"gravty": 9.0}}, "gravty"),
         ({"eval_episodes": 0}, "eval_episodes = 0"),
+        ({"algo": "nope"}, "algo = 'nope'"),
+        ({"config": purerl.ppo.Config()}, "must be a Config of a2c"),
+        ({"swept": {"gamma": ["a"]}}, "must have a number for each configuration"),
+        ({"swept": {"gamma": [0.9], "entropy_coef": [0.1, 0.2]}}, "equally many"),
+        ({"seconds": 0.0}, "seconds = 0.0: must be above 0"),
+        ({"env": CARTPOLE}, "must be the name of the environment"),
     ],
 )
 def test_what_cannot_have_come_from_there_is_not_saved(change, line, whole, tmp_path):

@@ -115,7 +115,7 @@ def rank(
 ) -> dict[str, Any]:
     """Ranks the configurations of a sweep, the best first, by the interquartile mean of their seeds' scores.
 
-    Those that trained for more ``frames`` come first.
+    Of those that are alive, those that trained for more ``frames`` come first.
 
     Args:
         swept: By the name of the setting a value for each configuration.
@@ -137,7 +137,13 @@ def rank(
         place = {"config": c} | ({"program": c * programs // count} if programs else {})
         place |= {"env_steps": frames[c]} if frames else {}
         rows.append({**values, **place, **estimate._asdict(), "returns": scores[c].tolist()})
-    key = lambda row: (row.get("env_steps", 0), row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))
+    alive = lambda row: bool(np.isfinite(row["returns"]).any())
+    key = lambda row: (
+        alive(row),
+        row.get("env_steps", 0),
+        row["value"],
+        np.sum(np.nan_to_num(row["returns"], nan=-1e30)),
+    )
     return {"swept": swept, "ranked": sorted(rows, key=key, reverse=True)}
 
 

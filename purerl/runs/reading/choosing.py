@@ -105,26 +105,30 @@ def choose(directory: str | Path, name: int | str) -> Choice:
             raise ConfigError(f"agent = {text!r}: no agent of {directory} has a return; give its number")
         score = known.max() if text == BEST else known.min()
         ties = tuple(np.flatnonzero(scores == score).tolist())
-        number, of = ties[0], len(scores)
-        where, inside = _inside(directory, inner, number, of)
-        return Choice(where, inside, (directory, number), text, float(score), by, ties, of)
+        where, inside = _inside(directory, inner, ties[0])
+        return Choice(where, inside, (directory, ties[0]), text, float(score), by, ties, len(scores))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise ConfigError(f"agent = {text[:40]!r}: must be {BEST}, {WORST} or a number from 0")
-    where, inside = _inside(directory, inner, int(text), len(_scores(directory)[0]) if inner else 0)
+    where, inside = _inside(directory, inner, int(text))
     return Choice(where, inside, (directory, int(text)), text)
 
 
-def _inside(directory: Path, inner: list[Path], number: int, size: int) -> tuple[Path, int]:
+def _inside(directory: Path, inner: list[Path], number: int) -> tuple[Path, int]:
     """Returns the directory that holds an agent's policy, and its number there.
 
-    Of a sweep over several programs, with ``size`` agents in all, it is one of those in ``inner``.
+    Of a sweep over several programs it is one of those in ``inner``, of which some may not have ended.
     """
     if not inner:
         return directory, number
-    if number >= size:
-        raise ConfigError(f"agent = {number}: {directory} has agents 0 to {size - 1}")
-    each = max(1, size // len(inner))
-    return inner[min(number // each, len(inner) - 1)], number % each
+    left = number
+    for part in inner:
+        size = guards.count(guards.contents(part, policies.DESCRIPTION).get("members"))
+        if left < size:
+            return part, left
+        if not size:
+            raise ConfigError(f"agent = {number}: {part} has no policies yet")
+        left -= size
+    raise ConfigError(f"agent = {number}: {directory} has agents 0 to {number - left - 1}")
 
 
 def _scores(directory: Path) -> tuple[np.ndarray, str]:

@@ -32,6 +32,8 @@ from purerl.runs.reading.host_evaluation import Venue
 from purerl.store import guards, policies
 from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer
 
+MOST_ANEW = 10_000
+"""The most episodes that a run directory, which is untrusted, can ask for."""
 EPISODES, STEPS = 100, 10_000
 """The usual number of episodes of an evaluation, and the number of steps after which one is cut."""
 EVALUATION_SALT, ANEW_SALT = 2**31, 2**31 + 4
@@ -274,7 +276,8 @@ def anew(agent: Agent, *, trust: Trust = False) -> Anew:
     They are as many as each agent of its run plays in an evaluation.
     """
     options = guards.contents(agent.choice.directory, config_file.NAME).get("options")
-    episodes = guards.count(options.get("eval_episodes") if isinstance(options, dict) else None) or EPISODES
+    asked = guards.count(options.get("eval_episodes") if isinstance(options, dict) else None)
+    episodes = min(asked or EPISODES, MOST_ANEW)
     run, number = agent.choice.of
     result = evaluate_run(f"{run}:{agent.choice.name}", episodes, STEPS, 0, trust=trust)
     score = result["return_mean"]

@@ -79,10 +79,8 @@ def save(
     """
     from purerl.runs.running.train import TrainingRun
 
-    if not isinstance(env, str):
-        raise ConfigError("env: must be the name of the environment; of your own MODULE:FUNCTION")
     state, values = _of_agents(result)
-    columns = {name: list(map(float, column)) for name, column in (swept or {}).items()}
+    columns = _columns(swept or {})
     options = TrainOptions(
         env=env,
         env_params=tuple(f"{name}={guards.yaml_text(value)}" for name, value in (env_params or {}).items()),
@@ -91,6 +89,8 @@ def save(
         eval_episodes=eval_episodes,
         eval_every=int(any(name.startswith(EVALUATED) for name in values)),
     )
+    if seconds <= 0 or seconds == math.inf:
+        raise ConfigError(f"seconds = {seconds!r}: must be above 0")
     described = _described(_name(algo), options, config, columns, parts or {})
     run = TrainingRun(described, Setup.of(described), options, here(directory), console())
     trained = _trained(run, state, values, seconds)
@@ -100,7 +100,7 @@ def save(
 
 def _of_agents(result: Result) -> tuple[TrainState, dict[str, np.ndarray]]:
     """Returns the states ``[P]`` and the metrics ``[iterations, P]`` of a result, of one agent with ``P`` = 1."""
-    if not result.metrics or np.ndim(result.metrics["alive"]) not in (1, 2):
+    if "alive" not in result.metrics or np.ndim(result.metrics["alive"]) not in (1, 2):
         raise ConfigError("result: must have metrics, [iterations] or [P, iterations]")
     alone = np.ndim(result.metrics["alive"]) == 1
     state, metrics = jax.tree.map(lambda x: x[None], tuple(result)) if alone else result
@@ -110,6 +110,17 @@ def _of_agents(result: Result) -> tuple[TrainState, dict[str, np.ndarray]]:
     return state, values
 
 
+def _columns(swept: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Returns swept values as numbers. Raises `ConfigError` if they are none, or are not equally many."""
+    try:
+        columns = {name: list(map(float, column)) for name, column in swept.items()}
+    except (TypeError, ValueError):
+        raise ConfigError("swept: must have a number for each configuration, by the name of the setting") from None
+    if len({len(column) for column in columns.values()}) > 1:
+        raise ConfigError("swept: the settings must have equally many values, one for each configuration")
+    return columns
+
+
 def _name(algo: Algorithm[Any] | str) -> str:
     """Returns the name of an algorithm that the command line knows.
 
@@ -117,7 +128,7 @@ def _name(algo: Algorithm[Any] | str) -> str:
         ConfigError: It has none.
     """
     if isinstance(algo, str):
-        return algo
+        return choose("algo", algo, ALGORITHMS)
     known = ALGORITHMS.get(algo.name)
     if known is None or known.own_config is not algo.own_config:
         raise ConfigError(f"algo = {algo.name!r}: is no algorithm of purerl; give yours as MODULE:ATTRIBUTE")
@@ -128,6 +139,10 @@ def _described(
     algo: str, options: TrainOptions, config: Any, swept: dict[str, list[float]], parts: Mapping[str, str]
 ) -> TrainingDescription:
     """Describes the training. Raises `ConfigError` if it is not possible."""
+    if not isinstance(options.env, str):
+        raise ConfigError("env: must be the name of the environment; of your own MODULE:FUNCTION")
+    if not isinstance(config, ALGORITHMS[algo].own_config):
+        raise ConfigError(f"config: is {type(config).__name__}, must be a Config of {algo}")
     for name in config_part(swept):
         choose("swept", name, cfg.traced_fields(ALGORITHMS[algo].Config))
     return dataclasses.replace(describe(algo, options, config, swept=swept), parts=dict(parts))
@@ -179,7 +194,7 @@ def _write(run: "TrainingRun", values: dict[str, np.ndarray], trained: "Trained"
         written.chunk(Chunk((), iterations, iterations, values, trained.seconds), 1, everyone, trained.seconds)
         known = np.any([np.isfinite(column).any(axis=1) for column in evaluated.values()], axis=0)
         for i in np.flatnonzero(known).tolist():
-            written.evaluation({name: column[i].tolist() for name, column in evaluated.items()}, i + 1, 0)
+            written.evaluation({name: column[i].tolist() for name, column in evaluated.items()}, i + 1, everyone)
     if math.isnan(trained.seconds):
         (run.directory / TIMES).unlink()
     alive = any(trained.alive) if setup.swept else all(trained.alive)

@@ -125,9 +125,14 @@ def plot(
     """
     from purerl.display import curves, words
 
-    several = isinstance(source, Mapping) and metric not in source
+    one = evaluation.Run, str, Path, Mapping
+    several = isinstance(source, Mapping) and all(isinstance(each, one) for each in source.values())
     sources: Any = source if several else {"": source}
+    if len({isinstance(each, Mapping) for each in sources.values()}) > 1:
+        raise ConfigError("source: metrics have iterations and runs have frames; `save` the metrics as a run")
     drawn = readable([line for name, each in sources.items() for line in _lines(name, each, metric)], group_by)
+    if group_by and not drawn.offered:
+        raise ConfigError(f"group_by = {group_by!r}: there are no two configurations that differ in a setting")
     if group_by:
         choose("group_by", group_by, drawn.offered)
     axis = "iterations" if any(isinstance(each, Mapping) for each in sources.values()) else "frames"
@@ -188,6 +193,8 @@ def train_in_chunks(
         The last state, and the metrics of all iterations as numpy arrays.
     """
     rows: list[Any] = []
+    if eval_episodes < 0:
+        raise ConfigError(f"eval_episodes = {eval_episodes}: must be at least 0")
     with _noted() as interrupted, contextlib.ExitStack() as stack:
         if isinstance(on_chunk, Progress):
             stack.enter_context(on_chunk.shown(trainer, num_iterations))

@@ -45,14 +45,14 @@ class Written(NamedTuple):
     - ``chunk(chunk, iteration, ran, seconds)``: writes a chunk that begins with iteration ``iteration`` and whose
       metrics are those of the members in ``ran``; ``seconds`` is the time of training in all.
     - ``selection(lines)``: writes lines about a selection (`selecting.Selected`).
-    - ``evaluation(columns, iteration, first)``: writes the numbers of an evaluation (`evaluation.columns`) after
-      ``iteration``, of the members from number ``first`` on.
+    - ``evaluation(columns, iteration, ran)``: writes the numbers of an evaluation of the batch (`evaluation.columns`)
+      after ``iteration``, of the members in ``ran``.
     """
 
     files: tuple[Log, ...]
     chunk: Callable[[Chunk, int, Ran, float], None]
     selection: Callable[[list[str]], None]
-    evaluation: Callable[[dict[str, list[float]], int, int], None]
+    evaluation: Callable[[dict[str, list[float]], int, Ran], None]
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
     if not processes.is_first():
         yield Written((), *[lambda *_: None] * 3)
         return
-    setup, directory, trainer, described = run.setup, run.directory, run.setup.trainer, run.description
+    directory, trainer, described = run.directory, run.setup.trainer, run.description
     own = "optimiser" in described.learned or ":" in described.parts.get("optimiser", "")
     names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())
     names += (SELECTION,) if described.select else ()
@@ -90,10 +90,11 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
             if run.options.log:
                 elsewhere.write(steps[-1], {**metrics.means(values), **paced})
 
-        def evaluation(columns: dict[str, list[float]], iteration: int, first: int) -> None:
+        def evaluation(columns: dict[str, list[float]], iteration: int, ran: Ran) -> None:
+            columns = {name: np.asarray(column)[ran.which].tolist() for name, column in columns.items()}
             frames = trainer.frames(iteration)
             lines = []
-            for label, *values in zip(setup.labels[first:], *columns.values(), strict=False):
+            for label, *values in zip(ran.labels, *columns.values(), strict=True):
                 about = {"iteration": iteration, **label, "env_steps": frames}
                 lines.append(metrics.line({**about, **dict(zip(columns, values, strict=True))}))
             files[EVALUATIONS].write(lines)

@@ -12,7 +12,7 @@ from purerl import config as cfg
 from purerl import processes
 from purerl.display.progress import say
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file, stop_options
+from purerl.runs.describing import config_file, select_options, stop_options
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.run_directory import CHECKPOINTS
 from purerl.store import checkpoint, guards
@@ -101,6 +101,8 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
     """
     changed, refused = [], []
     hard = stop_options.FOLLOWS_FROM if getattr(now.options, "stop_at", None) is not None else ()
+    if select_options.kind(now.options) != select_options.NONE:  # the last selection follows from the length
+        hard = (*hard, *config_file.LENGTHS)
     for old, new in ((before.options, now.options), (before.config, now.config)):
         free = (*UNSHAPED, *(cfg.traced_fields(new) if new is now.config else ()))
         for field in dataclasses.fields(new):

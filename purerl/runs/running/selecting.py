@@ -192,7 +192,8 @@ class Selection:
             for name, (low, high) in limits.items()
             for x in values[name]
         )
-        if not within or type(saved.get("since")) is not int:
+        counts = [saved.get("since"), *guards.listed(saved, "ended")]
+        if not within or not all(type(x) is int and 0 <= x < 2**53 for x in counts):
             raise ConfigError(f"{step.path}: its state of the selection does not fit the run")
         self._since, self._known = saved["since"], np.array(saved["fitness"], np.float32)
         self._means = Means(size, np.array(saved["total"], np.float64), np.array(saved["ended"], np.int64))

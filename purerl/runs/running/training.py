@@ -67,7 +67,7 @@ class Trained(NamedTuple):
 
 def evaluation_seconds(ended: bool, seconds: float) -> float:
     """Returns the most seconds of an evaluation after ``seconds`` of training, in which episodes have ``ended``."""
-    return math.inf if ended else max(seconds, ENDLESS_SECONDS)
+    return math.inf if ended else max(ENDLESS_SECONDS, seconds)
 
 
 def unknown(agents: int, frames: int) -> str:
@@ -239,7 +239,7 @@ class Training:
                 return
             finally:
                 self.playing = False
-            self.saving.later(functools.partial(self.logs.evaluation, columns(self.evaluated), self.done, self.first))
+            self.saving.later(functools.partial(self.logs.evaluation, columns(self.evaluated), self.done, self.ran))
 
     def stop(self, chunk: Chunk) -> None:
         """Stops the members that have reached their target, as environments of the host or an evaluation tell it."""
