@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.display import words
+from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 
 POINTS = 100
@@ -19,6 +20,8 @@ MOST = 8
 """The largest number of curves of a figure."""
 RANGES = 4
 """The number of ranges into which a setting of more than `MOST` numbers is divided."""
+MOST_IN_TABLE = 10**8
+"""The most values of a joined curve, of all its members."""
 RUN = "run"
 """The name under which the run that a line belongs to stands among its settings, if there are several runs."""
 NOTHING = "none"
@@ -120,7 +123,7 @@ def readable(lines: Sequence[Line], setting: str = "") -> Readable:
     offered = _differing(lines)
     chosen = setting if setting in offered else ""
     if len(lines) <= MOST and not chosen:
-        return Readable(_summarised(lines), "", offered, "")
+        return Readable(summarised(lines), "", offered, "")
     by, share = (chosen, 0.0) if chosen else _telling(lines, offered)
     groups = _groups(lines, by)
     kind = "value" if len(groups) == len({line.settings.get(by) for line in lines}) else "group of values"
@@ -129,7 +132,7 @@ def readable(lines: Sequence[Line], setting: str = "") -> Readable:
         told += f", the setting that explains most of their last values ({100 * share:.0f} % of the variance)"
     names = {label: label if by == RUN else f"{by} {label}" for label in groups}
     joined = [_joined(names[label], [lines[i] for i in group]) for label, group in groups.items()]
-    return Readable(_summarised(joined), by, offered, told)
+    return Readable(summarised(joined), by, offered, told)
 
 
 def _differing(lines: Sequence[Line]) -> list[str]:
@@ -174,8 +177,9 @@ def _groups(lines: Sequence[Line], setting: str) -> dict[str, list[int]]:
     shown = _shown(numbers)
     labels = shown | {x: NOTHING if x is None else x for x in others}
     if len(values) > MOST and len(others) <= MOST - RANGES:
-        parts = (part.tolist() for part in np.array_split(np.array(numbers), RANGES))
-        labels |= {x: f"{shown[part[0]]} to {shown[part[-1]]}" for part in parts for x in part}
+        for part in np.array_split(np.arange(len(numbers)), RANGES):
+            ends = numbers[part[0]], numbers[part[-1]]
+            labels |= {numbers[i]: f"{shown[ends[0]]} to {shown[ends[1]]}" for i in part}
     elif len(values) > MOST:
         labels |= dict.fromkeys([*numbers, *others][MOST - 1 :], f"{len(values) - MOST + 1} others")
     result: dict[str, list[int]] = {label: [] for label in labels.values()}
@@ -191,9 +195,16 @@ def _shown(numbers: Sequence[float]) -> dict[float, str]:
 
 
 def _joined(name: str, lines: Sequence[Line]) -> Line:
-    """Joins lines to one, which has their members; each keeps its latest value up to the end of its own line."""
+    """Joins lines to one, which has their members; each keeps its latest value up to the end of its own line.
+
+    Raises:
+        ConfigError: They are too many.
+    """
     x = np.unique(np.concatenate([line.x for line in lines]))
-    values = np.full((sum(len(line.values) for line in lines), len(x)), np.nan)
+    members = sum(len(line.values) for line in lines)
+    if members * len(x) > MOST_IN_TABLE:
+        raise ConfigError("too many agents with values at different places for one curve")
+    values = np.full((members, len(x)), np.nan)
     first = 0
     for line in lines:
         rows, end = slice(first, first + len(line.values)), int(np.searchsorted(x, line.x[-1])) + 1
@@ -203,7 +214,7 @@ def _joined(name: str, lines: Sequence[Line]) -> Line:
     return Line(name, x, values, joined=len(lines))
 
 
-def _summarised(lines: Sequence[Line]) -> list[Line]:
+def summarised(lines: Sequence[Line]) -> list[Line]:
     """Averages neighbouring points of lines within intervals that are the same for all of them (`binned`).
 
     Members of a line that joins none keep their latest value.

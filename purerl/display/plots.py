@@ -293,7 +293,8 @@ def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int
     """
     middle, low, high = aggregates.bands(values)
     colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-    panel.plot(x, middle, label=plain(name), color=colour, linestyle=dashes, linewidth=1.8)
+    label = f" {plain(name)}" if name.startswith("_") else plain(name)  # matplotlib leaves such names out
+    panel.plot(x, middle, label=label, color=colour, linestyle=dashes, linewidth=1.8)
     if len(values) >= aggregates.LEAST:
         panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     elif len(values) > 1:

@@ -282,7 +282,7 @@ def variance_shares(levels: Sequence[Sequence[Any]], scores: ArrayLike) -> np.nd
         means = np.bincount(which, cells) / np.bincount(which)
         factors.append(scores.shape[1] * np.sum((means[which] - middle) ** 2))
     rest = max(between - sum(factors), 0.0)
-    return np.array([*factors, rest, total - between]) / total
+    return np.array([*factors, rest, max(total - between, 0.0)]) / total
 
 
 def quantiles(values: ArrayLike, qs: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:

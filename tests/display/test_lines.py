@@ -129,3 +129,10 @@ def test_small_and_close_numbers_have_names_of_their_own():
     assert [line.name for line in drawn.lines] == ["lr 1e-05", "lr 2e-05", "lr 3e-05"]
     close = [constant(i, gamma=gamma) for i, gamma in enumerate((0.9999, 0.99991, 0.99995))]
     assert [line.name for line in readable(close, "gamma").lines] == ["gamma 0.9999", "gamma 0.99991", "gamma 0.99995"]
+
+
+def test_large_whole_numbers_are_ranges_too():
+    """A float of such a number is another number."""
+    values = [0.5, *(2**60 + i for i in range(9))]
+    drawn = readable([constant(i, seed_of=value) for i, value in enumerate(values)], "seed_of")
+    assert len(drawn.lines) == 4

@@ -136,6 +136,33 @@ def test_who_never_reaches_a_return_is_the_worst(tmp_path):
     assert last["first_is_better"]["value"] == 1.0 and last["iqm"]["value"] == float("inf")
 
 
+def test_who_has_diverged_reaches_nothing_any_more():
+    """Its policy from before plays on, and may play well."""
+    metrics = {"episode_return": [[0.0, 9.0]] * 2, "episodes": [[100, 100]] * 2, "env_steps": [[8.0, 16.0]] * 2}
+    arrays = {name: np.array(x) for name, x in {**metrics, "alive": [[1, 0], [1, 1]]}.items()}
+    np.testing.assert_array_equal(comparison.reached(arrays, 5.0), [NAN, 16.0])
+
+
+def test_importance_needs_settings_that_differ_and_scores_that_do():
+    """A sweep of one sample is legal, and so are copies of one configuration."""
+    for swept, scores, why in (
+        ({"gamma": [0.9]}, [[1.0, 2.0]], "the same settings"),
+        ({"gamma": [0.9, 0.9]}, [[1.0], [2.0]], "the same settings"),
+        ({"gamma": [0.9, 0.91, 0.92], "lr": [1, 2, 1]}, [[1, 2], [2, 1], [1.5, 1.5]], "the same mean score"),
+    ):
+        pytest.importorskip("sklearn")
+        found = comparison.importance(swept, np.array(scores, float))
+        assert found["shares"] == {} and why in found["why"]
+
+
+@pytest.mark.parametrize("swept", [{"lr": 5}, {"lr": [None, None]}, {"lr": [[1], [2]]}, {"lr": []}])
+def test_hostile_sweeps_are_not_compared(swept, tmp_path):
+    path = sweep(tmp_path / "s", swept, [7], [2.0, 8.0], LOG)
+    for by in ("final", "mean"):
+        with pytest.raises(ConfigError, match="swept must hold lists"):
+            comparison.compare([path], by)
+
+
 def test_an_agent_is_compared_by_its_number(tmp_path):
     path = sweep(tmp_path / "s", {"learning_rate": [1e-3, 1e-2]}, [7], [2.0, 8.0], LOG)
     rows = comparison.compare([f"{path}:0", f"{path}:1"])["runs"]

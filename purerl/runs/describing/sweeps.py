@@ -94,13 +94,14 @@ def plain(value: Any) -> Any:
 def parts(directory: Path) -> list[Path]:
     """Returns the directories of the runs of a sweep over several programs; empty for any other run.
 
-    Each of them is a folder of the sweep's directory.
+    Each of them is a folder of the sweep's directory; if one is a link, which may lead anywhere, there are none.
     """
     if (directory / policies.DESCRIPTION).exists():
         return []
     programs = guards.contents(directory, config_file.NAME).get("programs")
     first = next(iter(programs.values()), None) if isinstance(programs, dict) else None
-    return [directory / str(k) for k in range(min(len(first), MOST_PROGRAMS))] if isinstance(first, list) else []
+    found = [directory / str(k) for k in range(min(len(first), MOST_PROGRAMS))] if isinstance(first, list) else []
+    return [] if any(part.is_symlink() for part in found) else found
 
 
 def named(directory: Path) -> str:

@@ -95,8 +95,10 @@ def choose(directory: str | Path, name: int | str) -> Choice:
     """
     directory = Path(directory)
     text = str(name)
-    if not os.path.isdir(directory):
-        raise ConfigError(f"{directory}: No such file or directory")
+    try:
+        os.stat(directory)
+    except OSError as error:
+        raise ConfigError(f"{str(directory)[:100]}: {error.strerror}") from None
     inner = sweeps.parts(directory)
     if text in (BEST, WORST):
         scores, by = _scores(directory)

@@ -81,13 +81,16 @@ def reached(metrics: dict[str, np.ndarray], value: float) -> np.ndarray:
     """Returns the frames after which agents ``[P]`` reached a mean return (`stopping.stop_at`); nan if they never did.
 
     Whenever at least `EPISODES` episodes have ended since the last check, their mean return is compared with ``value``.
+    An agent that has diverged reaches nothing any more.
     """
     frames = np.full(len(metrics["episodes"]), np.nan)
-    for agent, (returns, ended, steps) in enumerate(
-        zip(metrics["episode_return"], metrics["episodes"], metrics["env_steps"], strict=True)
-    ):
+    columns = [metrics[name] for name in ("episode_return", "episodes", "env_steps")]
+    columns.append(metrics.get("alive", np.ones_like(columns[0])))
+    for agent, rows in enumerate(zip(*columns, strict=True)):
         total = count = 0.0
-        for each, episodes, at in zip(returns, ended, steps, strict=True):
+        for each, episodes, at, alive in zip(*rows, strict=True):
+            if not alive:
+                break
             total, count = (total + each * episodes, count + episodes) if episodes > 0 else (total, count)
             if count >= EPISODES:
                 if total / count >= value:
@@ -116,7 +119,8 @@ def compare(sources: Sequence[str | Path], by: str = "final", *, trust: Trust = 
     A source is a run directory; ``RUN:N``, ``RUN:best`` or ``RUN:worst`` for one of its agents; or a line of a file of
     results, ``FILE.jsonl:ROW``, where ``ROW`` is the entry ``row`` of the line, as in ``docs/results.jsonl``. Each
     configuration of a sweep counts as a run. An agent that was chosen by its final evaluation (`choosing.choose`) is
-    evaluated anew. Otherwise ``summary.json`` and logs alone are read. An agent that diverged counts as the worst.
+    evaluated anew. Otherwise ``summary.json`` and logs alone are read. An agent that diverged counts as the worst, by
+    ``reach`` if it had not reached the value before.
 
     Args:
         sources: The sources; one alone must be a sweep.
@@ -195,8 +199,8 @@ def _entries(source: str | Path, measured: Measure, trust: Trust) -> tuple[list[
     if not swept:
         return [Entry(str(directory), _facts(summary, len(scores)), scores)], {}
     count = sweeps.configurations(swept)
-    if not count or len(scores) % count or any(not isinstance(x, list) or len(x) != count for x in swept.values()):
-        raise ConfigError(f"{directory}: swept must hold lists of one length, which divides the agents")
+    if len(scores) % count:
+        raise ConfigError(f"{directory}: swept must hold lists whose length divides the agents")
     by_configuration = scores.reshape(count, -1)
     named = [f"{directory}: {sweeps.in_words(swept, c)}" for c in range(count)]
     facts = _facts(summary, by_configuration.shape[1])
@@ -274,6 +278,8 @@ def importance(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, Any
     if not known.any() or np.ptp(filled := np.where(known, scores, scores[known].min())) == 0:
         return {"method": "", "shares": {}, "why": "all agents have the same score, or none"}
     settings = {name: column for name, column in swept.items() if len(set(map(str, column))) > 1}
+    if not settings:
+        return {"method": "", "shares": {}, "why": "all configurations have the same settings"}
     columns = [list(map(str, column)) for column in settings.values()]
     if len(set(zip(*columns, strict=True))) == len(filled) == math.prod(len(set(column)) for column in columns):
         shares = aggregates.variance_shares(columns, filled)
@@ -306,15 +312,18 @@ def _forest(swept: dict[str, list[Any]], scores: np.ndarray) -> dict[str, Any]:
     features = np.concatenate(blocks, axis=1)
     forest = RandomForestRegressor(TREES, oob_score=True, random_state=0).fit(features, scores)
     variance, first, shares = float(np.var(forest.predict(features))), 0, {}
+    if not variance:
+        return {"method": "", "shares": {}, "why": "all configurations have the same mean score"}
     for name, block in zip(swept, blocks, strict=True):
         own = slice(first, first + block.shape[1])
         first = own.stop
-        effects = []
-        for value in block:
+        values, which = np.unique(block, axis=0, return_inverse=True)
+        effects = np.empty(len(values))
+        for i, value in enumerate(values):
             changed = features.copy()
             changed[:, own] = value
-            effects.append(forest.predict(changed).mean())
-        shares[name] = float(np.var(effects)) / variance if variance else 0.0
+            effects[i] = forest.predict(changed).mean()
+        shares[name] = float(np.var(effects[which.reshape(-1)])) / variance
     total = max(1.0, sum(shares.values()))
     shares = {name: share / total for name, share in shares.items()}
     unseen = max(0.0, float(forest.oob_score_))
@@ -343,6 +352,10 @@ def _summary(source: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: return_per_seed must hold numbers")
     if not all(type(x) is bool for x in alive):
         raise ConfigError(f"{path}: alive_per_seed must hold true and false")
+    columns = list(summary["swept"].values())
+    sound = all(isinstance(column, list) and 0 < len(column) == len(columns[0]) for column in columns)
+    if not sound or not all(isinstance(x, str | bool) or guards.is_number(x) for column in columns for x in column):
+        raise ConfigError(f"{path}: swept must hold lists of numbers and texts, of one length")
     if not 0 <= summary["env_steps"] < 2**63 or not re.fullmatch(r"[\w./:-]{1,200}", summary["algo"] + summary["env"]):
         raise ConfigError(f"{path}: not the summary of a run")
     return summary

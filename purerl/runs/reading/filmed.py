@@ -32,7 +32,7 @@ def add(path: Path, about: dict[str, Any], episodes: list[Episode]) -> None:
         episodes: Its episodes.
     """
     films = guards.contents(path.parent, NAME)
-    films = {name: entry for name, entry in films.items() if (path.parent / name).is_file()}
+    films = {name: entry for name, entry in films.items() if guards.is_plain(path.parent / name)}
     entry = {**about, "bytes": path.stat().st_size, "episodes": [episode._asdict() for episode in episodes]}
     writing.write_json(path.parent / NAME, {**films, path.name: entry})
 
@@ -48,7 +48,10 @@ def read(directory: Path, names: list[str]) -> dict[str, str]:
         if not isinstance(entry, dict) or entry.get("bytes") != (directory / name).lstat().st_size:
             continue
         rows = [row for row in guards.listed(entry, "episodes")[:MOST] if isinstance(row, dict)]
-        returns = [[guards.plotted(x) for x in guards.listed(row, "returns")[:MOST]] for row in rows]
+        lists = [guards.listed(row, "returns") for row in rows]
+        returns = [[guards.plotted(x) for x in of_agents] for of_agents in lists if of_agents]
+        if not returns:
+            continue
         result[name] = f"agent {guards.count(entry.get('agent'))}, {in_words(returns)}"
     return result
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from purerl.display.lines import Line, readable
+from purerl.display.lines import Line, summarised
 from purerl.display.words import shown
 from purerl.errors import ConfigError
 from purerl.loops.seat_metrics import FEW
@@ -36,7 +36,7 @@ def draw(directory: Path) -> None:
     title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
     summary = guards.contents(directory, "summary.json")
     if shares := _shares_of_games(directory) if "seat_won_per_seed" in summary else []:
-        figure = curves.learning_figure(readable(shares).lines, ("frames", "share of games"), title)
+        figure = curves.learning_figure(summarised(shares), ("frames", "share of games"), title)
     else:
         of_agents = guards.listed(summary, "stopped_at_per_seed")
         stopped = [at for at in map(guards.number, of_agents) if at is not None]

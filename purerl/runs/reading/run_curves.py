@@ -26,6 +26,8 @@ LOGS = {
 """The logs that hold curves: the column that these are drawn over, and the one that tells members apart."""
 NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames", "agent", "parent")
 """The numbers of a log that are not drawn as curves."""
+MOST_IN_TABLE = 1000
+"""The most places in a table of a metric for each value of it in a log, which is untrusted."""
 Read = Callable[[Path, str], Mapping[str, np.ndarray]]
 """A function that returns the columns of a log of a run directory by name, of one length; none without the log."""
 
@@ -131,8 +133,14 @@ def _members(directory: Path, metric: str, read: Read) -> Iterator[tuple[int, np
 
 
 def _pivot(members: np.ndarray, at: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the places ``[points]`` of values ``[n]`` of members ``[n]``, and each member's values there (last)."""
+    """Returns the places ``[points]`` of values ``[n]`` of members ``[n]``, and each member's values there (last).
+
+    Raises:
+        ConfigError: They are too few for their members and places.
+    """
     (x, column), (names, row) = (np.unique(each, return_inverse=True) for each in (at, members))
+    if len(names) * len(x) > MOST_IN_TABLE * len(at):
+        raise ConfigError("a log has members at places that it cannot have")
     table = np.full((len(names), len(x)), np.nan)
     table[row, column] = values
     return x, table
