@@ -8,7 +8,7 @@ import pytest
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 PAGE = Path(__file__).parent.parent / "docs" / "notebook.md"
-CELLS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+CELLS = re.findall(r"```(?:python|sh)\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.fixture(scope="module")
