@@ -5,7 +5,6 @@ from typing import Any
 
 from purerl.cli import parsing
 from purerl.errors import ConfigError, printable
-from purerl.names import choose
 
 MANY = 32
 """The number of agents from which on a single training is drawn as a population."""
@@ -66,17 +65,13 @@ def _title(file: Any) -> str:
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws a curve for each configuration of each run, or for each value of a setting (`lines.readable`)."""
     from purerl.display import curves, words
-    from purerl.display.lines import readable
+    from purerl.display.lines import grouped
     from purerl.runs.reading import run_curves
 
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
-    drawn = readable(run_curves.lines(runs, metric, options.x), options.group_by)
+    drawn = grouped(run_curves.lines(runs, metric, options.x), options.group_by)
     if not drawn.lines:
         raise ConfigError(f"y = {metric!r}: its log does not say after how many frames")
-    if options.group_by and not drawn.offered:
-        raise ConfigError(f"group_by = {options.group_by!r}: there are no two configurations that differ in a setting")
-    if options.group_by:
-        choose("group_by", options.group_by, drawn.offered)
     titles = list(dict.fromkeys(map(_title, files)))
     label = "seconds of training" if options.x == "seconds" else "frames"
     title = titles[0] if len(titles) == 1 else ""

@@ -13,6 +13,7 @@ import numpy as np
 from purerl.display import words
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
+from purerl.names import choose
 
 POINTS = 100
 """The largest number of points of a curve, approximately."""
@@ -133,6 +134,20 @@ def readable(lines: Sequence[Line], setting: str = "") -> Readable:
     names = {label: label if by == RUN else f"{by} {label}" for label in groups}
     joined = [_joined(names[label], [lines[i] for i in group]) for label, group in groups.items()]
     return Readable(summarised(joined), by, offered, told)
+
+
+def grouped(lines: Sequence[Line], group_by: str) -> Readable:
+    """Makes the curves of one figure as `readable` does, by a setting that a user has named; empty: none.
+
+    Raises:
+        ConfigError: The lines do not differ in that setting.
+    """
+    drawn = readable(lines, group_by)
+    if group_by and not drawn.offered:
+        raise ConfigError(f"group_by = {group_by!r}: there are no two configurations that differ in a setting")
+    if group_by:
+        choose("group_by", group_by, drawn.offered)
+    return drawn
 
 
 def _differing(lines: Sequence[Line]) -> list[str]:

@@ -118,13 +118,14 @@ def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
 def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -> None:
     """Draws the best configurations, the best at the top, with the values of their fields in columns.
 
-    Those with more ``frames`` among these come first.
+    Of those that are alive, those with more ``frames`` among these come first.
 
     Each has its interquartile mean with its 95 % bootstrap interval, or a small dot for each seed if they are few.
     """
     estimates = [aggregates.reported_estimate(row) for row in scores]
     frames = values.get("frames", np.zeros(len(scores)))
-    order = sorted(range(len(scores)), key=lambda c: (frames[c], estimates[c].value), reverse=True)[:RANKED]
+    lives = np.isfinite(scores).any(axis=1)
+    order = sorted(range(len(scores)), key=lambda c: (lives[c], frames[c], estimates[c].value), reverse=True)[:RANKED]
     kind = f"{words.STATISTIC}, 95 % bootstrap interval" if scores.shape[1] >= aggregates.LEAST else "of each seed"
     kind = f"{words.STATISTIC}; small: single seeds" if 1 < scores.shape[1] < aggregates.LEAST else kind
     shown = f"the {len(order)} best of {len(scores)}" if len(order) < len(scores) else f"all {len(scores)}"

@@ -495,7 +495,10 @@ def test_bad_input(tmp_path, site, capsys):
         assert stop.value.code == 2 and words in capsys.readouterr().err
 
 
-@pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium, which pip cannot install")
+in_chromium = pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium, which pip cannot install")
+
+
+@in_chromium
 def test_in_a_browser(site, folder):
     with browser.opened() as page:
         page.go(site.address)
@@ -564,7 +567,7 @@ def check_room(page, width):
     assert page.js(f"{below} document.querySelector('.chart svg').getBoundingClientRect().bottom - 1")
 
 
-@pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium, which pip cannot install")
+@in_chromium
 def test_sweeps_and_a_search_in_a_browser(tmp_path):
     directory = write_programs(tmp_path)
     place = lambda c, value: {"config": c, "program": c // 2, "value": value, "returns": [value - 1, value + 1]}

@@ -371,5 +371,9 @@ def test_more_frames_rank_before_less():
     ranked = sweeps.rank({"gamma": [0.1, 0.2, 0.3]}, np.array([9.0, 1.0, 5.0]), frames=[10, 20, 20])["ranked"]
     assert [(row["gamma"], row["env_steps"]) for row in ranked] == [(0.3, 20), (0.2, 20), (0.1, 10)]
     panel = plots.sweep_figure({"gamma": [0.1, 0.2, 0.3]}, [[9.0], [1.0], [5.0]], frames=[10, 20, 20]).axes[0]
+    dead = plots.sweep_figure({"gamma": [0.1, 0.2]}, [[np.nan], [5.0]], frames=[20, 10]).axes[0]
+    assert [text.get_text() for text in dead.texts][-2:] == ["0.2", "0.1"]  # as in the table
+    died = sweeps.rank({"gamma": [0.1, 0.2]}, np.array([np.nan, 5.0]), frames=[20, 10])["ranked"]
+    assert [row["gamma"] for row in died] == [0.2, 0.1]
     beside = [text.get_text() for text in panel.texts]
     assert beside == ["frames", "20", "20", "10", "gamma", "0.3", "0.2", "0.1"]

@@ -142,8 +142,8 @@ class Agent:
     """Option of commands that use one agent of a run."""
 
     agent: str = "0"
-    """Which agent of the run: its number, best or worst (of a sweep over all configurations), by the mean return of the
-    final evaluation. It takes its most likely action at every step."""
+    """Which agent of the run: its number, from 0; or best or worst, by the mean return of the final evaluation, of a
+    sweep among the agents of all configurations. It takes its most likely action at every step."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 
 from purerl import loops, population, spaces, trees
-from purerl.display.lines import RUN, Line, readable
+from purerl.display.lines import RUN, Line, grouped
 from purerl.display.progress import Report, console, show
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
 from purerl.loops.evaluation import Evaluation, evaluate, player
-from purerl.names import Trust, choose, here
+from purerl.names import Trust, here
 from purerl.runs.reading import evaluation, host_evaluation, run_curves
 from purerl.runs.reading.host_evaluation import Playing, Venue
 from purerl.runs.running import device_program, run_loop
@@ -130,11 +130,7 @@ def plot(
     sources: Any = source if several else {"": source}
     if len({isinstance(each, Mapping) for each in sources.values()}) > 1:
         raise ConfigError("source: metrics have iterations and runs have frames; `save` the metrics as a run")
-    drawn = readable([line for name, each in sources.items() for line in _lines(name, each, metric)], group_by)
-    if group_by and not drawn.offered:
-        raise ConfigError(f"group_by = {group_by!r}: there are no two configurations that differ in a setting")
-    if group_by:
-        choose("group_by", group_by, drawn.offered)
+    drawn = grouped([line for name, each in sources.items() for line in _lines(name, each, metric)], group_by)
     axis = "iterations" if any(isinstance(each, Mapping) for each in sources.values()) else "frames"
     return curves.learning_figure(drawn.lines, (axis, words.shown(metric)), "", drawn.told)
 
