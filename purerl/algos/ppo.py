@@ -8,6 +8,7 @@ from purerl import config as cfg
 from purerl.algos import ppo_presets
 from purerl.algos.algorithm import Algorithm
 from purerl.curricula import on_policy
+from purerl.errors import ConfigError
 from purerl.formulas import losses, returns
 from purerl.formulas.returns import Estimate
 from purerl.learners.families import actor_critic
@@ -20,8 +21,7 @@ from purerl.learners.families.actor_critic import (
     Steps,
     ValueLoss,
 )
-from purerl.learners.parts import checks, settings
-from purerl.learners.parts.gradients import minibatch_epochs
+from purerl.learners.parts import checks, gradients, settings
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
@@ -36,11 +36,32 @@ class PPOConfig(settings.SequenceMinibatches, ActorCriticConfig):
     target_kl: cfg.Limit = 0
     """Upper bound of a minibatch's approximate KL divergence from the policy that acted. Above it an iteration skips
     that minibatch's gradient step and all later ones. 0: no bound."""
+    adapt_learning_rate: cfg.Limit = 0
+    """KL divergence from the policy that acted which the learning rate aims at, in place of its decay: before the
+    gradient step of each minibatch it is divided by 1.5 if approximate_kl is above twice the target, and multiplied by
+    1.5 if it is below half of it, within 1e-5 and 1e-2. 0: off."""
 
 
 def problems(config: PPOConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     return actor_critic.problems(config, env) + checks.sequence_problems(config, config.memory != "none")
+
+
+def with_adaptive_descent(config: PPOConfig, parts: AgentParts) -> AgentParts:
+    """Returns ``parts`` with the optimiser whose step size follows ``adapt_learning_rate``, unless that is 0.
+
+    Raises:
+        ConfigError: An optimiser is among ``parts``, which has a step size of its own.
+    """
+    if not config.adapt_learning_rate:
+        return parts
+    if parts.get("optimiser") is not None:
+        raise ConfigError(
+            f"adapt_learning_rate = {config.adapt_learning_rate}: must be 0 with an optimiser that is given, which has "
+            "its own step size"
+        )
+    step = gradients.adaptive_descent(config.learning_rate, config.adapt_learning_rate)
+    return {**parts, "optimiser": gradients.make_optimiser(config, step=step)}
 
 
 class PPOParts(AgentParts, total=False):
@@ -68,10 +89,9 @@ def make_learner(
         estimate: ``estimate(columns) -> (advantage [T], target [T])``, where ``log_ratio`` is 0. None: GAE.
         objective: ``objective(log_ratio, advantage, config)``, elementwise, is maximised.
         value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
-        **parts: The remaining arguments of `actor_critic.make_agent`: ``network``, a `networks.ActorCritic`;
-            ``optimiser``, any optax transformation; ``scaler``, of rewards.
+        **parts: The other arguments of `actor_critic.make_agent`: ``network``, ``optimiser``, ``scaler`` of rewards.
     """
-    agent = actor_critic.make_agent(config, env, **parts)
+    agent = actor_critic.make_agent(config, env, **with_adaptive_descent(config, parts))
     estimate = estimate or returns.by_gae(config.gae_lambda)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
@@ -96,7 +116,7 @@ def make_learner(
         samples = agent.samples(  # [N, ...] or, with a memory, [N, sequence_steps, ...]
             steps, config.sequence_steps, log_prob=steps.log_prob, value=value, advantage=advantage, target=target
         )
-        params, opt_state, metrics = minibatch_epochs(
+        params, opt_state, metrics = gradients.minibatch_epochs(
             loss,
             agent.optimiser,
             state.params,
@@ -106,6 +126,7 @@ def make_learner(
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
             stop=(lambda metrics: metrics["approximate_kl"] > config.target_kl) if config.target_kl else None,
+            divergence=(lambda metrics: metrics["approximate_kl"]) if config.adapt_learning_rate else None,
         )
         metrics["explained_variance"] = losses.explained_variance(value, target, steps.present)
         return Updated(state._replace(params=params, opt_state=opt_state), metrics, Scores(value, advantage))

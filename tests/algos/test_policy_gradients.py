@@ -15,9 +15,10 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import a2c, appo, dpo, envs, impala, ippo, mappo, ppo, reinforce, trees
 from purerl.envs.fleet import fleet
+from purerl.errors import ConfigError
 from purerl.formulas import losses, returns
 from purerl.learners.families import actor_critic
-from purerl.learners.parts import stale_actors
+from purerl.learners.parts import gradients, stale_actors
 from purerl.loops.rollout import rollout
 from purerl.networks import memory
 
@@ -178,6 +179,28 @@ def test_epochs_end_at_the_target_kl(key):
     moved, whole = (ravel_pytree(x.state.learner.params)[0] for x in (few, plain))
     start = ravel_pytree(jit(ppo.make_trainer(config, ENV, **SGD).init)(key).learner.params)[0]
     assert 0 < np.linalg.norm(moved - start) < np.linalg.norm(whole - start)
+
+
+@pytest.mark.rest
+def test_each_agent_has_its_own_adaptive_learning_rate(key):
+    """Of two that begin with tiny steps: every minibatch multiplies but the first, which measures nothing. Then one
+    goes its own way."""
+    config = ppo.Config(**{**SIZES, "total_steps": 8 * 16 * 8}, num_epochs=4, adapt_learning_rate=0.01)
+    begun = np.array([1e-5, 2e-5])
+    train = lambda rate, key: ppo.make_train(dataclasses.replace(config, learning_rate=rate), ENV)(key)
+    result = jit(jax.vmap(train))(jnp.asarray(begun, jnp.float32), jnp.stack([key, key]))
+    rates = np.asarray(result.metrics["learning_rate"], np.float64).T  # [iterations, agents]
+    np.testing.assert_allclose(rates[0], begun * 1.5**15, rtol=1e-5)
+    assert np.all(rates <= 1.001e-2) and np.all(np.any(rates[1:] != rates[:-1], axis=0))
+    np.testing.assert_array_equal(
+        rates[-1], np.asarray(gradients.adapted_step_size(core(result.state).opt_state), np.float64)
+    )
+
+
+def test_an_adaptive_learning_rate_needs_adams_own():
+    config = ppo.Config(adapt_learning_rate=0.01)
+    with pytest.raises(ConfigError, match=r"^adapt_learning_rate = 0.01: must be 0 with an optimiser that is given"):
+        ppo.make_learner(config, ENV, **SGD)
 
 
 @pytest.mark.rest

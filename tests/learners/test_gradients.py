@@ -95,6 +95,81 @@ def test_epochs_end_where_a_walk_does(key):
     assert ends[0] == 12 and 0 < ends[1] < 12 and ends[2] == 0
 
 
+def following(start, target, divergences):
+    """Ten step sizes by the rule, in numpy."""
+    sizes = []
+    for divergence in divergences:
+        if divergence > 2 * target:
+            start = max(start / 1.5, 1e-5)
+        elif 1e-10 < divergence < target / 2:
+            start = min(start * 1.5, 1e-2)
+        sizes.append(start)
+    return np.array(sizes)
+
+
+def test_a_step_size_follows_a_divergence_within_bounds():
+    """Also at exactly twice and half the target, where nothing changes, at 0, at rounding's noise, and at nan."""
+    divergences = [0.0, 0.05, 0.02, 0.005, 0.001, 3e-11, np.nan, 0.1, 0.0049, 0.02001]
+    rule = jax.jit(lambda size, divergence: schedules.by_divergence(size, divergence, 0.01))
+    for start in (1e-3, 9e-3, 1.1e-5, 0.05):
+        size, sizes = jnp.float32(start), []
+        for divergence in divergences:
+            size = rule(size, jnp.float32(divergence))
+            sizes.append(float(size))
+        np.testing.assert_allclose(sizes, following(start, 0.01, divergences), rtol=1e-5)
+    assert following(1.1e-5, 0.01, [1.0] * 9)[-1] == 1e-5 and following(9e-3, 0.01, [1e-3] * 9)[-1] == 1e-2
+
+
+@pytest.mark.parametrize("limit", [None, 0.5, 0.0])
+def test_an_adaptive_descent_against_adam_by_hand(key, limit):
+    """Twelve steps of clipped Adam in float64, each of the step size that its own minibatch's divergence makes. Two
+    agents begin with step sizes of their own. The minibatch that ends an iteration changes the step size, though not
+    the parameters; those after it change neither."""
+    indices, target, norm = np.asarray(gradients.minibatch_indices(key, 12, 3, 4)), 0.2, 2.0
+    data = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
+    start, begun = np.array([3.0, -1.0]), np.array([1e-3, 8e-3])
+
+    def loss(params, batch):
+        away = jnp.sum(jnp.square(params["a"] - start.astype(np.float32)[None]))
+        return jnp.mean((batch - params["a"]) ** 2), {"away": 3e3 * away}
+
+    @jax.jit
+    @jax.vmap
+    def run(rate):
+        config = a2c.Config(learning_rate=rate, max_grad_norm=norm)
+        optimiser = gradients.make_optimiser(config, step=gradients.adaptive_descent(rate, target))
+        params = {"a": jnp.asarray(start, jnp.float32)[None]}
+        params, state, _ = gradients.minibatch_epochs(
+            loss,
+            optimiser,
+            params,
+            gradients.init_optimiser(optimiser, params),
+            jnp.asarray(data),
+            key,
+            num_epochs=3,
+            num_minibatches=4,
+            stop=None if limit is None else lambda metrics: metrics["away"] > limit,
+            divergence=lambda metrics: metrics["away"],
+        )
+        return params["a"][0], gradients.adapted_step_size(state)
+
+    result, sizes = run(jnp.asarray(begun, jnp.float32))
+    for i, size in enumerate(begun):
+        a, mean, square, taken = start.copy(), np.zeros(2), np.zeros(2), 0
+        for index in indices:
+            gradient = (a - data[index]).sum(axis=0) / data[index].size * 2
+            away = 3e3 * np.sum((a - start) ** 2)
+            size = following(size, target, [away])[-1]
+            if limit is not None and away > limit:
+                break
+            gradient *= norm / max(np.linalg.norm(gradient), norm)
+            mean, square, taken = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2, taken + 1
+            a -= size * mean / (1 - 0.9**taken) / (np.sqrt(square / (1 - 0.999**taken)) + 1e-5)
+        np.testing.assert_allclose(result[i], a, rtol=1e-6)
+        np.testing.assert_allclose(sizes[i], size, rtol=1e-5)
+    assert limit is None or taken < 12
+
+
 def matrices_alone(params):
     """Of each parameter: moved or kept, as `optax.multi_transform` wants it."""
     return jax.tree.map(lambda x: "moved" if x.ndim >= 2 else "kept", params)

@@ -73,6 +73,19 @@ def whole(tmp_path_factory):
     return directory
 
 
+@pytest.mark.rest
+def test_an_adaptive_learning_rate_goes_on(tmp_path):
+    """In rsl_rl a resumed run began again with the step size of its settings (issue 221). No schedule depends on the
+    length, so a run that is made longer has the lines of one that was as long from the start."""
+    command = ["train", "ppo", *SMALL, "--adapt-learning-rate", "0.003"]
+    for name, length in (("whole", "1024"), ("parts", "512")):
+        run(*command, "--total-steps", length, "--out", tmp_path / name)
+    run("resume", tmp_path / "parts", "--total-steps", "1024")
+    whole, parts = ((tmp_path / name / run_directory.METRICS).read_bytes() for name in ("whole", "parts"))
+    rates = [json.loads(line)["learning_rate"] for line in whole.splitlines()]
+    assert whole == parts and len(set(rates)) > 5
+
+
 @contextlib.contextmanager
 def no_network():
     """Within it every connection is an error."""

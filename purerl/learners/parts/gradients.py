@@ -1,5 +1,6 @@
 """Gradient steps: one alone, and epochs of them over minibatches; and the optimisers that take them."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ def minibatch_epochs(
     num_epochs: int,
     num_minibatches: int,
     stop: Callable[[Metrics], Array] | None = None,
+    divergence: Callable[[Metrics], Array] | None = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Takes a `gradient_step` on each minibatch of `minibatch_indices`, one after another.
 
@@ -67,18 +69,37 @@ def minibatch_epochs(
         stop: ``stop(metrics)`` tells from a minibatch's metrics before its step, means over all `shards` of an agent,
             whether to stop. From the first minibatch on where it is True no more steps are taken, while schedules of
             step sizes (`descent`) go on as if they were. None: all steps are taken.
+        divergence: ``divergence(metrics)`` is what an optimiser with an `adaptive_descent` follows, from a minibatch's
+            metrics before its step; it takes the mean over all `shards` of an agent. The minibatch that stops the
+            others counts. None: the optimiser follows nothing.
 
     Returns:
         The last parameters and state, and the means of the metrics over all updates. With ``stop`` they are means over
         the minibatches up to the one that stopped, and ``updates_taken`` is the fraction of the steps that were taken.
+        With ``divergence`` ``learning_rate`` is the last step size.
     """
     indices = minibatch_indices(key, trees.length(samples), num_epochs, num_minibatches)
     joined, split = join(optimiser, params)
 
     def step(state, index):
         minibatch = jax.tree.map(lambda x: x[index], samples)
-        state, (metrics, more) = _step(loss, optimiser, split, state, minibatch)
+        state, (metrics, more) = _step(loss, optimiser, split, state, minibatch, divergence=divergence)
         return state, metrics | more
+
+    scan = trees.scan_means if stop is None else functools.partial(_scan_until, stop)
+    (joined, opt_state), metrics = scan(step, (joined, opt_state), indices)
+    if divergence:
+        metrics["learning_rate"] = adapted_step_size(opt_state)
+    return split(joined), opt_state, metrics
+
+
+def _scan_until(
+    stop: Callable[[Metrics], Array],
+    step: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]],
+    start: PyTree,
+    indices: Array,
+) -> tuple[PyTree, Metrics]:
+    """Does what `trees.scan_means` does up to the step before which ``stop(metrics)`` is True (`minibatch_epochs`)."""
 
     def step_until(state, index):
         before, active = state
@@ -87,25 +108,29 @@ def minibatch_epochs(
         take = active & ~stop(metrics)
         metrics = {name: jnp.where(active, value, 0.0) for name, value in metrics.items()}
         fractions = {"updates_taken": take.astype(jnp.float32), "active": active.astype(jnp.float32)}
-        return (_taken(take, after, before), take), metrics | fractions
+        return (_taken(take, active, after, before), take), metrics | fractions
 
-    start = joined, opt_state
-    if stop is None:
-        (joined, opt_state), metrics = trees.scan_means(step, start, indices)
-        return split(joined), opt_state, metrics
-    start = start, jnp.ones((), bool)
-    ((joined, opt_state), _), metrics = trees.scan_means(step_until, start, indices)
+    (last, _), metrics = trees.scan_means(step_until, (start, jnp.ones((), bool)), indices)
     taken = metrics.pop("updates_taken")
     active = metrics.pop("active")
-    means = {name: value / active for name, value in metrics.items()}
-    return split(joined), opt_state, {**means, "updates_taken": taken}
+    return last, {**{name: value / active for name, value in metrics.items()}, "updates_taken": taken}
 
 
-def _taken(taking: Array, after: PyTree, before: PyTree) -> PyTree:
-    """Returns ``after`` where a step is taken, else ``before``; the counts of `descent` are those of ``after``."""
-    is_count = lambda x: isinstance(x, Descent)
-    keep = lambda new, old: new if is_count(new) else jnp.where(taking, new, old)
-    return jax.tree.map(keep, after, before, is_leaf=is_count)
+def _taken(taking: Array, looking: Array, after: PyTree, before: PyTree) -> PyTree:
+    """Returns ``after`` where a step is taken, else ``before``.
+
+    The counts of `descent` are those of ``after``, and so are the step sizes of `adaptive_descent` where a minibatch
+    was looked at.
+    """
+
+    def keep(new: Any, old: Any) -> Any:
+        if isinstance(new, Descent):
+            return new
+        if isinstance(new, AdaptiveDescent):
+            return AdaptiveDescent(jnp.where(looking, new.step_size, old.step_size))
+        return jnp.where(taking, new, old)
+
+    return jax.tree.map(keep, after, before, is_leaf=lambda x: isinstance(x, Descent | AdaptiveDescent))
 
 
 def gradient_step(
@@ -145,8 +170,12 @@ def _step(
     state: tuple[PyTree, PyTree],
     batch: PyTree,
     at: PyTree | None = None,
+    divergence: Callable[[PyTree], Array] | None = None,
 ) -> tuple[tuple[PyTree, PyTree], tuple[PyTree, Metrics]]:
-    """Takes a `gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
+    """Takes a `gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``.
+
+    ``divergence`` is that of `minibatch_epochs`.
+    """
     joined, opt_state = state
     at = split(joined) if at is None else at
     extra: dict[str, Any] = {}
@@ -155,6 +184,8 @@ def _step(
         extra["layers"] = layers
     else:
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
+    if divergence:
+        extra["divergence"] = shards.mean(divergence(aux))
     grads = shards.mean(join(optimiser, grads)[0])
     updates, opt_state = optimiser.update(grads, opt_state, joined, **extra)
     return (optax.apply_updates(joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
@@ -167,7 +198,12 @@ class Elementwise(optax.GradientTransformation):
     """
 
 
-def make_optimiser(config: Adam, *change: optax.GradientTransformation, period: int = 1) -> Elementwise:
+def make_optimiser(
+    config: Adam,
+    *change: optax.GradientTransformation,
+    period: int = 1,
+    step: optax.GradientTransformation | None = None,
+) -> Elementwise:
     """Makes Adam with clipped gradients and a linearly decaying step size.
 
     Args:
@@ -175,11 +211,16 @@ def make_optimiser(config: Adam, *change: optax.GradientTransformation, period: 
         *change: Transformations of Adam's direction, applied before the step size. They must do the same to every
             number.
         period: The optimiser takes a step at every ``period``-th of the config's updates.
+        step: Multiplies the direction by minus the step size; None: a `descent` with that of ``config``.
     """
-    num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
-    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
-    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, descent(schedule)
+    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, step or _decaying_descent(config, period)
     return chain(clip_by_norm(config.max_grad_norm), *adam)
+
+
+def _decaying_descent(config: Adam, period: int = 1) -> optax.GradientTransformation:
+    """Makes the `descent` whose step size falls linearly, as ``config`` says; see `make_optimiser`."""
+    num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
+    return descent(schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates))
 
 
 def of_optax(config: Adam, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
@@ -270,3 +311,36 @@ def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
         return moved, Descent(counters.increment(state.updates))
 
     return optax.GradientTransformation(lambda params: Descent(counters.of()), update)
+
+
+class AdaptiveDescent(NamedTuple):
+    """The state of `adaptive_descent`: the present step size, float32 ``[]``."""
+
+    step_size: Array
+
+
+def adaptive_descent(start: Scalar, target: float) -> optax.GradientTransformationExtraArgs:
+    """Makes a transformation that multiplies a direction by minus a step size that follows a divergence.
+
+    The step size, part of the state, is changed by `schedules.by_divergence` before the step: the divergence of a
+    minibatch changes the step on that minibatch. ``update`` takes the ``divergence`` by name (`minibatch_epochs`).
+
+    Args:
+        start: The first step size, which may be traced.
+        target: The divergence that the step size aims at.
+    """
+
+    def update(direction, state, params=None, *, divergence, **extra):
+        size = schedules.by_divergence(state.step_size, divergence, target)
+        moved = jax.tree.map(lambda x: -size.astype(x.dtype) * x, direction)
+        return moved, AdaptiveDescent(size)
+
+    begin = lambda params: AdaptiveDescent(jnp.asarray(start, jnp.float32))
+    return optax.GradientTransformationExtraArgs(begin, update)
+
+
+def adapted_step_size(opt_state: PyTree) -> Array:
+    """Returns the step size ``[]`` in the state of an optimiser with one `adaptive_descent`."""
+    is_adaptive = lambda x: isinstance(x, AdaptiveDescent)
+    [found] = filter(is_adaptive, jax.tree.leaves(opt_state, is_leaf=is_adaptive))
+    return found.step_size

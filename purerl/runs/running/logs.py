@@ -107,7 +107,7 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
 def derived(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False) -> dict[str, np.ndarray]:
     """Computes the metrics that follow from the config, after each of some iterations.
 
-    - ``learning_rate``: Adam's step size; not with the user's own optimiser.
+    - ``learning_rate``: Adam's step size; not with the user's own optimiser, nor where it follows what is measured.
     - ``replay_fill``: the fraction of the replay that holds data.
     - ``replay_age``: the mean age of the stored steps, in frames of an agent.
     - ``policy_lag``: by how many updates the parameters that acted are older than those that learn. On policy it is a
@@ -122,7 +122,8 @@ def derived(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False)
     done = np.asarray(iterations, np.float64)[:, None]
     updates = config.total_updates / config.num_iterations if hasattr(config, "total_updates") else None
     derived = {}
-    if hasattr(config, "learning_rate_decay") and not own_optimiser:
+    adapts = getattr(config, "adapt_learning_rate", 0)
+    if hasattr(config, "learning_rate_decay") and not own_optimiser and not adapts:
         rate, decay = np.asarray(config.learning_rate, np.float64), np.asarray(config.learning_rate_decay, np.float64)
         derived["learning_rate"] = rate * (1 - decay * np.minimum(done / config.num_iterations, 1.0))
     if hasattr(config, "capacity_rows"):
