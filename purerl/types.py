@@ -392,6 +392,9 @@ class Learner(NamedTuple):
     trajectory of these rows, once an iteration, before anything is stored or learned. ``log_ratio(trajectory,
     behaviour)`` is the log of the ratio of the probability that each action of a trajectory ``[T, B]`` had to the one
     that ``behaviour`` would have given it, 0 where the action was ignored; None: there are no probabilities.
+
+    ``sample`` draws actions from the distribution of the evaluated policy, where ``exploit`` takes the most likely ones
+    and ``explore`` may add noise that is not the policy's. Consumes its key; None: the policy has no distribution.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -409,6 +412,8 @@ class Learner(NamedTuple):
     observe: Callable[[PyTree, Transition, Key], tuple[PyTree, Metrics]] = unmoved
     # (State, Transition [T, B'], key) -> (State, metrics)
     log_ratio: Callable[[Transition, PyTree], Array] | None = None
+    sample: Callable[[PyTree, Situation, Key], tuple[Array, PyTree]] | None = None
+    # (Policy, Situation [B], key) -> (action, carry)
 
 
 class Replay(NamedTuple):

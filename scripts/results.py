@@ -1,6 +1,6 @@
 """The table of results: trainings, kept as lines of JSON, and the page made of these.
 
-Each row of `rows.ROWS` is one ``purerl train``. The greedy returns of its seeds become a line of ``results.jsonl`` as
+Each row of `rows.ROWS` is one ``purerl train``. The returns of its seeds become a line of ``results.jsonl`` as
 soon as it is trained, so that what is interrupted goes on with the next row. A later line replaces an earlier one of
 the same row. The page, ``results.md``, is made of the lines alone, and never typed.
 """
@@ -72,6 +72,7 @@ def train(row: Row, scale: str) -> dict[str, Any]:
         "command": row.command,
         "frames": summary["env_steps"],
         "returns": returns,
+        **({"sampled": True} if summary.get("sampled") else {}),
         "curve": curve,
         "seconds": round(summary["wall_seconds"], 1),
         "compile_seconds": round(summary["compile_seconds"], 1),
@@ -279,10 +280,11 @@ def cells(line: dict[str, Any]) -> str:
     machine = cores if is_of_a_cpu(line) else line["device"]
     cost = f"{line['seconds'] / 60:.1f} min, {machine}, {speed(line):,.0f}/s"
     cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
+    drawn = " sampled" if line.get("sampled") else ""
     command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
     return (
         f"| {line['algo']} | {line['frames']:,} | {len(line['returns'])} | **{result.value:.2f}** [{result.low:.2f}, "
-        f"{result.high:.2f}] | {worst} | {cost} | {command} | {line['commit']} |"
+        f"{result.high:.2f}]{drawn} | {worst} | {cost} | {command} | {line['commit']} |"
     )
 
 
@@ -337,8 +339,9 @@ def write(folder: Path) -> None:
 
 HEAD = """# Results
 
-The tables have greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 %
-interval, and the worst seed; a row of one seed has no interval. A cost names what it was measured on, cores of a CPU or
+The tables have greedy returns over 100 episodes a seed, or returns of sampled actions where a row says so: the
+interquartile mean over seeds with its bootstrapped 95 % interval, and the worst seed; a row of one seed has no
+interval. A cost names what it was measured on, cores of a CPU or
 a GPU, which mostly ran other trainings at the same time: on the other core, or up to four others on the GPU. A plus
 after a commit means that the package had changes that were not yet committed. Published figures follow ours, with their
 sources; most are of one seed or do not give a number of seeds.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import replay
+from purerl import replay, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import distributions, exploration, losses, schedules
 from purerl.learners.parts import (
@@ -206,6 +206,10 @@ def make_learner(
     def exploit(params: PyTree, here: Situation, key: Key):
         return actions.action(distribution.mode(policy(params, here.obs))), here.carry
 
+    def sample(params: PyTree, here: Situation, key: Key):
+        noise = distribution.noise(key, (trees.length(here.obs),))
+        return actions.action(distribution.sample(policy(params, here.obs), noise)), here.carry
+
     def look(params: PyTree, rows: PyTree) -> Outputs:
         out: Outputs = network.apply(params, rows)
         return out._replace(policy=legal_only(out.policy, rows))
@@ -260,6 +264,7 @@ def make_learner(
         policy=lambda state: state.params,
         exploit=exploit,
         update=update,
+        sample=sample,
     )
 
 

@@ -78,8 +78,9 @@ def make_learner(
 
     acting = Acting(
         noise=lambda key, shape: categorical.noise(key, (*shape, team.num_agents)),
-        explore=lambda actor, updated, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
+        explore=None,
         exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
+        sample=lambda actor, obs, noise: categorical.sample(logits(actor, obs), noise),
     )
     agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), **parts)
 

@@ -96,15 +96,14 @@ def make_learner(
     def noise(key: Key, shape: tuple[int, ...]) -> Array:
         return draw.normal(key, (*shape, network.size))
 
-    def explore(actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: Array) -> tuple[Array, PyTree]:
-        action, _ = draw_action(actor, obs, noise)
-        return to_box(action), carry
+    def sample(actor: PyTree, obs: PyTree, noise: Array) -> Array:
+        return to_box(draw_action(actor, obs, noise)[0])
 
     def exploit(actor: PyTree, obs: PyTree) -> Array:
         return to_box(soft.squashed_mode(network.act(actor, obs)))
 
     agent = off_policy_gradients.make_agent(
-        config, Acting(noise, explore, exploit), target_networks=("critic",), **parts
+        config, Acting(noise, None, exploit, sample=sample), target_networks=("critic",), **parts
     )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:

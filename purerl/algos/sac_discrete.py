@@ -64,11 +64,9 @@ def make_learner(
 
     acting = Acting(
         noise=categorical.noise,
-        explore=lambda actor, updated, obs, carry, noise: (
-            actions.action(categorical.sample(logits(actor, obs), noise)),
-            carry,
-        ),
+        explore=None,
         exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),
+        sample=lambda actor, obs, noise: actions.action(categorical.sample(logits(actor, obs), noise)),
     )
     agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), **parts)
 

@@ -33,7 +33,8 @@ def evaluate(args: list[str]) -> int:
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
-        given: dict[str, Any] = {"trust": trusted_modules.memory(options.trust), "env_params": params}
+        trust = trusted_modules.memory(options.trust)
+        given: dict[str, Any] = {"trust": trust, "env_params": params, "sample": options.sample}
         with progress.waiting(progress.console(), "evaluating"):
             if options.levels:
                 result = levels.evaluate_in_levels(options.run, options.levels, *how, **given)

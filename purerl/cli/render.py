@@ -22,5 +22,6 @@ def render(args: list[str]) -> int:
     with prepared(options), copies.planned(pictures=True):
         path, frames, played = episodes.render(options, params)
     text = filmed.in_words([episode.returns for episode in played])
-    output.show(f"{printable(shown(path))}: {frames} frames, {text}")
+    sampled = "sampled, " if options.sample else ""
+    output.show(f"{printable(shown(path))}: {frames} frames, {sampled}{text}")
     return 0

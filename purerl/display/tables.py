@@ -64,7 +64,13 @@ def _played(summary: dict[str, Any]) -> list[str]:
     everyone = np.where(alive, summary["return_per_seed"], np.nan)
     least = float(np.nanmin(everyone))
     worst = f" (worst: agent {np.nanargmin(everyone)}, {least:.{words.digits(*returns)}f})"
-    return [f"return {in_words(np.array(returns))}{worst if len(returns) >= aggregates.LEAST else ''}", by_seat]
+    known = f"{in_words(np.array(returns))}{worst if len(returns) >= aggregates.LEAST else ''}"
+    return [f"{sampled(summary)}return {known}", by_seat]
+
+
+def sampled(result: dict[str, Any]) -> str:
+    """Returns the word before the returns of an evaluation with sampled actions; empty for the most likely ones."""
+    return "sampled " if result.get("sampled") is True else ""
 
 
 def cut_off(result: dict[str, Any]) -> str:
@@ -85,7 +91,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
             output.show(before + result[name]["words"])
     results = [name for name in OUTCOMES if f"{name}_per_seed" in result]
     told = dict(list(result.get("info_per_seed", {}).items())[:MOST_TOLD])
-    title = f"{result['algo']} on {result['env']}, means of {result['episodes']} episodes"
+    title = f"{result['algo']} on {result['env']}, means of {result['episodes']} {sampled(result)}episodes"
     table = Table("agent", *names, "return", "std", "length", "unfinished", *results, *map(escape, told), title=title)
     columns = [result[f"{name}_per_seed"] for name in ("return", "return_std", "length", "unfinished")]
     columns += [_shares(result, name) for name in results]
@@ -101,7 +107,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
         size = len(result["members"])
         agents = f" over {size} agents, {STATISTIC} with its 95 % interval" if size >= aggregates.LEAST else ""
         known = in_words(np.array(result["return_per_seed"]))
-        of_all = f"return {known}{agents}" if known else "no return: no episode ended"
+        of_all = f"{sampled(result)}return {known}{agents}" if known else "no return: no episode ended"
         is_game = "seat_won_per_seed" in result and "won_per_seed" not in result
         output.show(in_seats(result, [True] * size) if is_game and known else of_all)
     if words := cut_off(result):
@@ -173,9 +179,8 @@ def print_levels(result: dict[str, Any]) -> None:
     kinds = {"return": "{:.3f}", "solved": "{:.1%}"}
     kinds = {kind: form for kind, form in kinds.items() if f"{kind}_per_seed" in result}
     names, agents = list(result["members"][0]), result["members"]
-    title = (
-        f"{result['algo']} on {result['env']}, {len(result['levels']):,} levels, {result['episodes']} episode(s) each"
-    )
+    played = f"{result['episodes']} {sampled(result)}episode(s) each"
+    title = f"{result['algo']} on {result['env']}, {len(result['levels']):,} levels, {played}"
     shares = list(result["return_worst"])
     worst = [f"worst {float(share):.0%}" for share in shares]
     table = Table(
@@ -217,7 +222,8 @@ def print_comparison(comparison: dict[str, Any]) -> None:
         better = row["first_is_better"]
         about = f"{row['algo']}, {count(row['env_steps'])} frames, {row['agents']} agent{'s'[: row['agents'] != 1]}"
         run, _, settings = printable(row["run"]).partition(": ")
-        lines = [shortened(run, NAME), *textwrap.wrap(settings, NAME), shortened(about, NAME)]
+        drawn = ["sampled actions"] if sampled(row) else []
+        lines = [shortened(run, NAME), *textwrap.wrap(settings, NAME), shortened(about, NAME), *drawn]
         table.add_row(
             escape("\n".join(lines)),
             _with_interval(_number(row["iqm"]["value"], digits), row["iqm"], row["per_seed"], digits),

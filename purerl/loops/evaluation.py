@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import exact, trees
+from purerl import exact, spaces, trees
 from purerl.envs import seats
 from purerl.envs.fleet import told
 from purerl.envs.hosted import on_device
@@ -15,10 +15,13 @@ from purerl.errors import ConfigError
 from purerl.formulas import exploration
 from purerl.formulas.outcomes import outcomes
 from purerl.loops.rollout import forgets, restart
-from purerl.spaces import Discrete, sample
+from purerl.spaces import Discrete
 from purerl.types import Array, Env, Key, Learner, PyTree, Situation, Step
 
 __all__ = ["Evaluation", "Player", "evaluate", "player", "random_player", "versus"]
+
+Choose = Callable[[PyTree, Situation, Key], tuple[Array, PyTree]]
+"""A function ``(policy, situation [B], key) -> (action, carry)``."""
 
 
 class Evaluation(NamedTuple):
@@ -55,9 +58,21 @@ class Player(NamedTuple):
         return (self.begin_anew or forgets(self.init_carry))(carry, step)
 
 
-def player(learner: Learner, policy: PyTree) -> Player:
-    """Makes a `Player` of the evaluated policy of ``learner``."""
-    return Player(lambda here, key: learner.exploit(policy, here, key), learner.init_carry, restart(learner))
+def chosen_by(learner: Learner, sample: bool) -> Choose:
+    """Returns what chooses actions in an evaluation: `Learner.exploit`, or to ``sample`` `Learner.sample`.
+
+    Raises:
+        ConfigError: There is no distribution to ``sample`` from.
+    """
+    if sample and learner.sample is None:
+        raise ConfigError("sample = True: the algorithm's policy has no distribution of actions; omit it")
+    return learner.sample if sample and learner.sample else learner.exploit
+
+
+def player(learner: Learner, policy: PyTree, *, sample: bool = False) -> Player:
+    """Makes a `Player` of the evaluated policy of ``learner``, which acts as `chosen_by` says. Errors are its own."""
+    choose = chosen_by(learner, sample)
+    return Player(lambda here, key: choose(policy, here, key), learner.init_carry, restart(learner))
 
 
 def random_player(env: Env) -> Player:
@@ -71,7 +86,7 @@ def random_player(env: Env) -> Player:
 
     def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
         if env.legal is None:
-            return sample(env.action_space, key, (trees.length(here.obs),)), here.carry
+            return spaces.sample(env.action_space, key, (trees.length(here.obs),)), here.carry
         legal = env.legal(here.obs)
         noise = jax.random.uniform(key, (*legal.shape[:-1], 2))
         return exploration.epsilon_greedy(legal.astype(jnp.float32), 1.0, noise, legal), here.carry
@@ -134,8 +149,10 @@ def evaluate(
     num_episodes: int = 100,
     max_steps: int = 10_000,
     levels: PyTree = None,
+    *,
+    sample: bool = False,
 ) -> Evaluation:
-    """Plays episodes side by side under ``learner.exploit``, for jit and vmap over keys and policies.
+    """Plays episodes side by side with the most likely actions, for jit and vmap over keys and policies.
 
     The first episode of each environment counts, whatever its length, so that short episodes are not favoured. In an
     environment with several agents, each agent's episode is a row of its own.
@@ -148,14 +165,15 @@ def evaluate(
         num_episodes: The number of episodes.
         max_steps: The number of steps after which an episode is cut off.
         levels: ``[num_episodes, ...]``, in which the episodes begin; None: random ones.
+        sample: Whether actions are drawn from the policy's distribution instead (`Learner.sample`).
 
     Returns:
         The results, one row for each agent of each episode.
 
     Raises:
-        ConfigError: The environment is the host's.
+        ConfigError: The environment is the host's, or there is no distribution to ``sample`` from.
     """
-    return play(key, env, player(learner, policy), num_episodes, max_steps, levels)
+    return play(key, env, player(learner, policy, sample=sample), num_episodes, max_steps, levels)
 
 
 def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, levels: PyTree = None) -> Evaluation:

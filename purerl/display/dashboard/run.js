@@ -95,18 +95,18 @@ function outcome(run) {
   const interval = run.summary.return_iqm;
   const alive = run.results.filter((each) => each.alive && each.return !== null);
   if (run.kind === "evolve") return [short(result(run)), "fitness"];
-  if (isGame(run)) return [valued(run), `games won by seats ${run.seats.map((each) => each.seat).join(" : ")}; ${percent(run.drawn)} drawn`];
+  if (isGame(run)) return [valued(run), `games won by seats ${run.seats.map((each) => each.seat).join(" : ")}; ${percent(run.drawn)} drawn${run.sampled ? "; sampled" : ""}`];
   if (run.sweep.length) {
     const best = run.sweep[0];
     const seeds = best.returns || [];
     const told = seeds.length >= FEW ? `${STATISTIC} of ${seeds.length} seeds${best.low === null ? "" : `, 95 % in${between(best)}`}` : `seeds: ${seeds.map(short).join(", ")}`;
-    return [short(best.value), `return of the best of ${run.configurations} configurations; ${told}`];
+    return [short(best.value), `${returned(run)} of the best of ${run.configurations} configurations; ${told}`];
   }
   if (run.configurations > 1) return ["–", "return of the best configuration, once all are evaluated"];
   if (run.return === null && !alive.length) return [short(run.latest), `latest return${run.members > 1 ? `, ${STATISTIC} of agents` : ""}`];
-  if (run.members === 1) return [short(result(run)), "return"];
-  if (run.members < FEW) return [alive.map((each) => short(each.return)).join(", "), "return of each agent"];
-  return [short(result(run)), `return, ${STATISTIC} of agents${interval && interval.low !== null ? `, 95 % in${between(interval)}` : ""}`];
+  if (run.members === 1) return [short(result(run)), returned(run)];
+  if (run.members < FEW) return [alive.map((each) => short(each.return)).join(", "), `${returned(run)} of each agent`];
+  return [short(result(run)), `${returned(run)}, ${STATISTIC} of agents${interval && interval.low !== null ? `, 95 % in${between(interval)}` : ""}`];
 }
 
 function tiles(run, now) {
@@ -175,7 +175,7 @@ function details(run) {
     const several = run.configurations > 1;
     const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} frames` : "alive";
     const cells = (each) => [`${each.agent}`, ...(several ? [`${each.config}`] : []), `${each.seed}`, each.return, each.std, each.length, fate(each)];
-    parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells), "lean")));
+    parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", returned(run), "std", "length", ""], run.results.map(cells), "lean")));
   }
   if (run.seats.some((each) => each.return !== null)) {
     const kinds = isGame(run) ? ["return", "won", "drawn", "lost"] : ["return"];

@@ -283,6 +283,11 @@ class Agent(NamedTuple):
         reward_scale, reward = self.scaler.scale(state.reward_scale, *given)
         return state._replace(reward_scale=reward_scale), trajectory._replace(reward=reward)
 
+    def act(self, policy: PolicyGradientPolicy, here: Situation) -> tuple[Array, PyTree]:
+        """Computes the parameters ``[B, ...]`` of the distribution of actions, and the carry after them."""
+        obs = self.normalizer.apply(policy.obs_moments, here.obs)
+        return self.network.act(policy.params, obs, here.carry)
+
     def learner(
         self,
         update: Callable[[Any, Steps, Key], Updated],
@@ -296,16 +301,17 @@ class Agent(NamedTuple):
         """
         config, network, distribution, normalizer = self.config, self.network, self.distribution, self.normalizer
 
-        def act(policy: PolicyGradientPolicy, here: Situation) -> tuple[Array, PyTree]:
-            return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)
-
         def explore(policy: PolicyGradientPolicy, here: Situation, noise: PyTree):
-            chosen, following = act(policy, here)
+            chosen, following = self.act(policy, here)
             return distribution.sample(chosen, noise), following, Extras(chosen, here.carry)
 
         def exploit(policy: PolicyGradientPolicy, here: Situation, key: Key):
-            chosen, carry = act(policy, here)
+            chosen, carry = self.act(policy, here)
             return distribution.mode(chosen), carry
+
+        def sample(policy: PolicyGradientPolicy, here: Situation, key: Key):
+            chosen, carry = self.act(policy, here)
+            return distribution.sample(chosen, distribution.noise(key, (trees.length(here.obs),))), carry
 
         def init(key: Key, obs: PyTree) -> Any:
             params = network.init(key, obs)
@@ -335,6 +341,7 @@ class Agent(NamedTuple):
             exploit=exploit,
             update=learn_once,
             log_ratio=self.log_ratio,
+            sample=sample,
         )
         if config.max_uses > 1:
             num_steps, may_leave = config.num_steps, self.may_leave

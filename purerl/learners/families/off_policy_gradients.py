@@ -9,7 +9,7 @@ makes the rest.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, cast
 
 import jax
 import jax.numpy as jnp
@@ -119,14 +119,16 @@ class Acting(NamedTuple):
 
     - ``noise(key, shape)``: the randomness of ``shape`` many actions.
     - ``explore(actor, updated, obs, carry, noise)``: returns ``(action, carry)``; ``updated`` tells whether there has
-      been an update.
+      been an update. None: it samples.
     - ``exploit(actor, obs)``: returns the most likely action.
+    - ``sample(actor, obs, noise)``: returns an action drawn from the policy; None: it has no distribution.
     """
 
     noise: Callable[[Key, tuple[int, ...]], PyTree]
-    explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
+    explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]] | None
     exploit: Callable[[PyTree, PyTree], Array]
     init_carry: Callable[[int], PyTree] = lambda num_envs: ()
+    sample: Callable[[PyTree, PyTree, PyTree], Array] | None = None
 
 
 CriticLoss = Callable[[PyTree, Batch], tuple[Array, tuple[Array, Metrics]]]
@@ -295,7 +297,7 @@ class CriticAgent(NamedTuple):
             init_params: ``init_params(key, obs)`` makes the parameters, ``"actor"`` and ``"critic"`` among them.
             update: ``update(state, sample, key)`` is the algorithm's update.
         """
-        normalizer, acting = self.normalizer, self.acting
+        normalizer, acting, draw = self.normalizer, self.acting, cast(Any, self.acting.sample)
 
         def init(key: Key, obs: PyTree) -> OffPolicyGradientState:
             params = init_params(key, obs)
@@ -316,10 +318,16 @@ class CriticAgent(NamedTuple):
         def explore(behaviour: OffPolicyGradientBehaviour, here: Situation, noise: PyTree):
             policy, updated = behaviour
             obs = normalizer.apply(policy.obs_moments, here.obs)
+            if acting.explore is None:
+                return draw(policy.params, obs, noise), here.carry, ()
             return *acting.explore(policy.params, updated, obs, here.carry, noise), ()
 
         def exploit(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
             return acting.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
+
+        def sample(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
+            noise = acting.noise(key, (trees.length(here.obs),))
+            return draw(policy.params, normalizer.apply(policy.obs_moments, here.obs), noise), here.carry
 
         return Learner(
             init=init,
@@ -330,6 +338,7 @@ class CriticAgent(NamedTuple):
             policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
             exploit=exploit,
             update=update,
+            sample=sample if draw else None,
         )
 
 

@@ -15,7 +15,8 @@ Shapes = dict[str, str]
 def checked(name: str, learner: Learner) -> Learner:
     """Returns ``learner`` with checks that its functions return what `types.Learner` requires.
 
-    `explore`, `exploit` and `update` raise `ConfigError`, in a line, when they are traced and return something else.
+    `explore`, `exploit`, `sample` and `update` raise `ConfigError`, in a line, when they are traced and return
+    something else.
 
     Args:
         name: Name of the algorithm, for messages.
@@ -34,6 +35,10 @@ def checked(name: str, learner: Learner) -> Learner:
     def exploit(policy: PyTree, situation: Situation, key: Key) -> Any:
         return several("exploit", learner.exploit(policy, situation, key), ("action", "carry"))
 
+    def sample(policy: PyTree, situation: Situation, key: Key) -> Any:
+        draw: Any = learner.sample
+        return several("sample", draw(policy, situation, key), ("action", "carry"))
+
     def update(state: PyTree, given: Any, key: Key) -> Updated:
         updated = learner.update(state, given, key)
         if not isinstance(updated, Updated):
@@ -50,7 +55,8 @@ def checked(name: str, learner: Learner) -> Learner:
             raise ConfigError(f"{name}: update: {problem}")
         return updated
 
-    return learner._replace(explore=explore, exploit=exploit, update=update)
+    drawn = sample if learner.sample else None
+    return learner._replace(explore=explore, exploit=exploit, update=update, sample=drawn)
 
 
 def _change(before: Shapes, after: Shapes) -> str:

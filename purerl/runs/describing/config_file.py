@@ -25,6 +25,7 @@ MOST_BYTES = 2**27
 COMMANDS = ("train", "sweep", "evolve")
 RECORDED = (
     "eval_episodes",
+    "sample",
     "eval_every",
     "eval_envs",
     "log",

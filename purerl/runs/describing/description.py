@@ -21,6 +21,7 @@ from purerl.errors import ConfigError, own_code
 from purerl.hosts import copies
 from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
+from purerl.loops.evaluation import chosen_by
 from purerl.names import Trust
 from purerl.runs.describing import config_file, datasets, file_checks, select_options, sharding, stop_options
 from purerl.runs.describing.config_file import FRESH, ConfigFile, Start
@@ -301,7 +302,7 @@ def describe(
         environments = [artefacts.environment(functions, env) for env in environments]
         if not problems:
             problems.extend(artefacts.problems(functions, config))
-            _check_parts(algorithm, config, environments[0], parts)
+            _check_learner(algorithm, config, environments[0], parts, options.sample)
     problems.refuse()
     view, played = algorithm.view(config, environments[0]), {"env": options.env, "env_params": params}
     return TrainingDescription(
@@ -321,10 +322,16 @@ def describe(
     )
 
 
-def _check_parts(algorithm: Algorithm, config: Any, env: Env, parts: dict[str, str]) -> None:
-    """Raises `ConfigError` if the user's own parts, of which there may be none, fit no learner of the algorithm."""
-    if parts:
-        algorithm.make_learner(config, env, **own_parts.made(parts, config, algorithm.view(config, env)))
+def _check_learner(algorithm: Algorithm, config: Any, env: Env, parts: dict[str, str], sample: bool) -> None:
+    """Checks the learner of a training whose evaluations may ``sample``, with the user's own parts, if there are any.
+
+    Raises:
+        ConfigError: The parts do not fit, or there is no distribution to ``sample`` from.
+    """
+    if parts or sample:
+        chosen_by(
+            algorithm.make_learner(config, env, **own_parts.made(parts, config, algorithm.view(config, env))), sample
+        )
 
 
 def _size_problems(options: Any, count: int) -> list[str]:

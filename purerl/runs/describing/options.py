@@ -138,12 +138,21 @@ class Lanes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """Option of commands that play with policies."""
+
+    sample: bool = False
+    """Draw actions from the policy's distribution, instead of taking the most likely one. For algorithms whose policy
+    has a distribution, such as PPO and SAC."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Agent:
     """Option of commands that use one agent of a run."""
 
     agent: str = "0"
     """Which agent of the run: its number, from 0; or best or worst, by the mean return of the final evaluation, of a
-    sweep among the agents of all configurations. It takes its most likely action at every step."""
+    sweep among the agents of all configurations."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,6 +227,9 @@ class RunOptions(Placed, Hosted, Described, MachineOptions):
     """Also save the best policy of each agent in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
     """Number of episodes that each agent plays in an evaluation, after training and during it (eval_every)."""
+    sample: bool = False
+    """Draw actions from the policy's distribution in all evaluations, instead of taking the most likely one. For
+    algorithms whose policy has a distribution, such as PPO and SAC."""
     eval_every: cfg.NonNegativeCount = 0
     """Environment steps of an agent between evaluations during training, rounded up to whole iterations. Results go to
     RUN/evaluations.jsonl and do not affect training, except through stop_at. 0: none."""
@@ -382,15 +394,15 @@ class DistillOptions(Trust):
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalOptions(Printed, Trust, Episodes, EnvParams, MachineOptions):
+class EvalOptions(Printed, Trust, Sampled, Episodes, EnvParams, MachineOptions):
     """What to evaluate, and how."""
 
     run: str
     """Run directory, or one agent of it: RUN:N, RUN:best or RUN:worst. The best and the worst by the final evaluation
     play other episodes than those that they were chosen by."""
     episodes: cfg.Count = 100
-    """Number of episodes for each agent, which takes its most likely action at every step. With the run's eval_episodes
-    and seed 0 they equal the final evaluation of the training."""
+    """Number of episodes for each agent. With the run's eval_episodes and sample and with seed 0 they equal the final
+    evaluation of the training."""
     eval_envs: cfg.NonNegativeCount = 0
     """Largest number of copies of a host environment that an agent is evaluated in; they share its episodes. 0: as many
     as it was trained in."""
@@ -405,7 +417,7 @@ class EvalOptions(Printed, Trust, Episodes, EnvParams, MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordOptions(Printed, Trust, Overwrite, Agent, Episodes, EnvParams, MachineOptions):
+class RecordOptions(Printed, Trust, Overwrite, Agent, Sampled, Episodes, EnvParams, MachineOptions):
     """Which policy to record, in which environment, and where to write the file."""
 
     who: str
@@ -477,7 +489,7 @@ class DashboardOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RenderOptions(Trust, Overwrite, Agent, Episodes, EnvParams, MachineOptions):
+class RenderOptions(Trust, Overwrite, Agent, Sampled, Episodes, EnvParams, MachineOptions):
     """Which agent to render, for how many episodes, and where to write the film."""
 
     run: str

@@ -8,9 +8,10 @@ from purerl.loops import stopping
 from purerl.store import guards
 from purerl.types import Trainer
 
-FOLLOWS_FROM = ("eval_every", "eval_episodes")
+EVALUATIONS = "eval_every", "eval_episodes"
+FOLLOWS_FROM = (*EVALUATIONS, "sample")
 """The options from which the results of a run follow if its agents stop early."""
-KEYS = {"at", "episodes"}, {"at", *FOLLOWS_FROM}, {"at", "episodes", "metric"}
+KEYS = {"at", "episodes"}, {"at", *EVALUATIONS}, {"at", *FOLLOWS_FROM}, {"at", "episodes", "metric"}
 RETURN, INFO = "episode_return", "info/"
 
 
@@ -46,13 +47,14 @@ def described(options: Any) -> dict[str, Any]:
     """Returns the entry of a description that says when agents stop early; empty if they do not.
 
     It has ``at``, the mean return at which an agent stops, and beside it either ``episodes``, the number of episodes of
-    that mean, or ``eval_every`` and ``eval_episodes``. With a ``metric`` that is the mean instead of the return.
+    that mean, or ``eval_every`` and ``eval_episodes``, and ``sample`` if evaluations do. With a ``metric`` that is the
+    mean instead of the return.
     """
     if options.stop_at is None:
         return {}
     metric, at = target(options.stop_at)
     if options.eval_every:
-        return {"at": at, **{name: getattr(options, name) for name in FOLLOWS_FROM}}
+        return {"at": at, **{name: value for name in FOLLOWS_FROM if (value := getattr(options, name))}}
     return {"at": at, "episodes": options.stop_episodes, **({"metric": metric} if metric != RETURN else {})}
 
 
@@ -72,9 +74,9 @@ def options(described: dict[str, Any], source: str) -> dict[str, Any]:
 
 def problems(described: dict[str, Any]) -> list[str]:
     """Returns a line if a file's description of early stopping has a fault."""
-    counts = [value for name, value in described.items() if name not in ("at", "metric")]
+    counts = [value for name, value in described.items() if name not in ("at", "metric", "sample")]
     sound = all(type(value) is int and 0 < value < 2**31 for value in counts) and guards.is_number(described.get("at"))
-    sound &= str(described.get("metric", INFO)).startswith(INFO)
+    sound &= str(described.get("metric", INFO)).startswith(INFO) and described.get("sample", True) is True
     if not described or (set(described) in KEYS and sound):
         return []
     return ["stop: must have a return at, and beside it the number episodes, or eval_every and eval_episodes"]

@@ -144,7 +144,8 @@ def _scores(directory: Path) -> tuple[np.ndarray, str]:
     alive = guards.listed(summary, "alive_per_seed")
     if returns and len(alive) == len(returns):
         values = np.array([guards.plotted(x) for x in returns])
-        return np.where([x is True for x in alive], values, np.nan), "the mean return of the final evaluation"
+        by = f"the mean {'sampled ' if summary.get('sampled') is True else ''}return of the final evaluation"
+        return np.where([x is True for x in alive], values, np.nan), by
     best = guards.listed(guards.contents(directory, policies.DESCRIPTION), "best_return_per_seed")
     if best:
         return np.array([guards.plotted(x) for x in best]), "the mean return between two checkpoints of the training"

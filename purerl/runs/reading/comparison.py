@@ -25,6 +25,8 @@ COMPARED = {
     "alive_per_seed": list,
 }
 """The entries that a comparison reads from a summary, and their types."""
+SAMPLED = "sampled"
+"""The entry of a summary, and of a row, whose returns are of sampled actions (`evaluation.SAMPLED`)."""
 TREES = 100
 """The number of trees of a random forest."""
 EPISODES = 100
@@ -150,9 +152,17 @@ def compare(sources: Sequence[str | Path], by: str = "final", *, trust: Trust = 
         raise ConfigError(f"runs = {[*map(str, sources)]}: must be two or more runs, or a sweep")
     first = entries[0].scores * measured.sign
     rows = [_row(entry, first, measured.sign) for entry in entries]
-    differ = by == "mean" and len({row["env_steps"] for row in rows}) > 1
-    told = "the trainings have different lengths; each mean return is over its own" if differ else ""
-    return {"by": by, "title": measured.title, "runs": rows, "importance": important, "told": told}
+    return {"by": by, "title": measured.title, "runs": rows, "importance": important, "told": _told(by, rows)}
+
+
+def _told(by: str, rows: list[dict[str, Any]]) -> str:
+    """Returns in what the numbers that are compared differ; empty if they are of the same kind."""
+    if by == "mean" and len({row["env_steps"] for row in rows}) > 1:
+        return "the trainings have different lengths; each mean return is over its own"
+    drawn = sum(SAMPLED in row for row in rows)
+    if 0 < drawn < len(rows):
+        return f"{drawn} of {len(rows)} returns are of sampled actions, the others of the most likely ones"
+    return ""
 
 
 def _rank(scores: np.ndarray) -> tuple[float, float]:
@@ -192,18 +202,18 @@ def _entries(source: str | Path, measured: Measure, trust: Trust) -> tuple[list[
     if agent:
         choice = choosing.choose(directory, agent)
         summary = _summary(choice.directory)
-        entry = Entry(str(source), _facts(summary, 1), _score(choice, summary, measured, trust))
+        entry = Entry(str(source), _facts(summary, 1, measured), _score(choice, summary, measured, trust))
         return [entry], {}
     summary = _summary(directory)
     scores, swept = _scores(directory, summary, measured), summary["swept"]
     if not swept:
-        return [Entry(str(directory), _facts(summary, len(scores)), scores)], {}
+        return [Entry(str(directory), _facts(summary, len(scores), measured), scores)], {}
     count = sweeps.configurations(swept)
     if len(scores) % count:
         raise ConfigError(f"{directory}: swept must hold lists whose length divides the agents")
     by_configuration = scores.reshape(count, -1)
     named = [f"{directory}: {sweeps.in_words(swept, c)}" for c in range(count)]
-    facts = _facts(summary, by_configuration.shape[1])
+    facts = _facts(summary, by_configuration.shape[1], measured)
     rows = zip(named, _frames(directory, summary, count), by_configuration, strict=True)
     return [Entry(name, {**facts, "env_steps": taken}, row) for name, taken, row in rows], swept
 
@@ -219,9 +229,11 @@ def _frames(directory: Path, summary: dict[str, Any], count: int) -> list[int]:
     return np.array(frames).reshape(count, -1).max(axis=1).tolist()
 
 
-def _facts(summary: dict[str, Any], agents: int) -> dict[str, Any]:
+def _facts(summary: dict[str, Any], agents: int, measured: Measure) -> dict[str, Any]:
     """Returns what a row tells about a run."""
-    return {**{name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}, "agents": agents}
+    sampled = measured.of_training is None and summary.get(SAMPLED) is True
+    facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
+    return {**facts, "agents": agents, **({SAMPLED: True} if sampled else {})}
 
 
 def _scores(directory: Path, summary: dict[str, Any], measured: Measure) -> np.ndarray:

@@ -104,8 +104,10 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     agent = _agent(options.who, options, env_params)
     about = {"run": Path(options.who).name, "agent": agent.choice.of[1], **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
+    about |= evaluation.SAMPLED if options.sample else {}
     copies = agent.saved["config"].get("num_envs", COPIES)
-    return Cast(agent.saved["env"], agent.env_params, agent.env, player(agent.learner, agent.policy), about, copies)
+    acts = player(agent.learner, agent.policy, sample=options.sample)
+    return Cast(agent.saved["env"], agent.env_params, agent.env, acts, about, copies)
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
@@ -114,6 +116,8 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
         raise ConfigError(f"env: is missing; {options.who} needs --env")
     if options.agent != type(options).agent:
         raise ConfigError(f"agent = {options.agent}: {options.who} is not a run; omit --agent")
+    if options.sample:
+        raise ConfigError(f"sample = True: {options.who} is not a run; omit --sample")
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
         return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
@@ -137,7 +141,10 @@ def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[st
 def recorded_in_words(path: str, card: dict[str, Any]) -> str:
     """Formats the card of the dataset at ``path`` as text."""
     size, returns = here(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
-    played = f"{card['episodes']} episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
+    sampled = "sampled " if card["policy"].get("sampled") else ""
+    played = (
+        f"{card['episodes']} {sampled}episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
+    )
     scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
     return f"{printable(path)}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"
 
@@ -178,7 +185,8 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
     agent = _agent(options.run, options, env_params)
-    stage = (_OnHost if agent.env.host else _Compiled)(agent)
+    acts = player(agent.learner, agent.policy, sample=options.sample)
+    stage = (_OnHost if agent.env.host else _Compiled)(agent, acts)
     fps, strip = options.fps or stage.drawing.fps, max(12, options.size // 16)
     key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
     played: list[Episode] = []
@@ -204,15 +212,17 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     with contextlib.closing(stage):
         frames = films.write(path, pictures(), fps)
     if path.parent.resolve() == here(options.run).resolve():
-        filmed.add(path, {"agent": agent.choice.of[1], **agent.label, "seed_of_episodes": options.seed}, played)
+        sampled = evaluation.SAMPLED if options.sample else {}
+        about = {"agent": agent.choice.of[1], **agent.label, "seed_of_episodes": options.seed, **sampled}
+        filmed.add(path, about, played)
     return path, frames, played
 
 
 class _Compiled:
     """An environment that an agent plays in, drawn from its states."""
 
-    def __init__(self, agent: Agent):
-        env, whole = agent.env, player(agent.learner, agent.policy)
+    def __init__(self, agent: Agent, whole: Player):
+        env = agent.env
 
         def begin(key: Array) -> Situation:
             return playing(key, env, whole, 1)[0]()
@@ -268,7 +278,7 @@ class _OnHost:
     Making it raises `ConfigError` if there is neither.
     """
 
-    def __init__(self, agent: Agent):
+    def __init__(self, agent: Agent, whole: Player):
         env = agent.env
         self._batch = (env.host.pictured or env.host.batch)(1)
         image = boards.image(env.observation_space)
@@ -279,7 +289,6 @@ class _OnHost:
                 " observations)"
             )
         self._frame = self._batch.frame or (lambda i: None)
-        whole = player(agent.learner, agent.policy)
         self._playing = Playing(lambda given: (env, whole))
         try:
             self._batch.reset(np.zeros(1, np.int64))

@@ -19,7 +19,7 @@ from purerl.envs import spaces_only
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, one_line, own_code, place
 from purerl.interrupts import breakable
-from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
+from purerl.loops.evaluation import Evaluation, Player, chosen_by, play, player, random_player, seated, versus
 from purerl.names import Trust, check_trusted, here, is_there
 from purerl.population import layouts
 from purerl.population.layouts import spread
@@ -273,15 +273,15 @@ class Anew(NamedTuple):
 def anew(agent: Agent, *, trust: Trust = False) -> Anew:
     """Plays other episodes with an agent than those that it was chosen by.
 
-    They are as many as each agent of its run plays in an evaluation.
+    They are as many as each agent of its run plays in an evaluation, and sampled if those are.
     """
-    options = guards.contents(agent.choice.directory, config_file.NAME).get("options")
-    asked = guards.count(options.get("eval_episodes") if isinstance(options, dict) else None)
-    episodes = min(asked or EPISODES, MOST_ANEW)
+    options = guards.mapping(guards.contents(agent.choice.directory, config_file.NAME).get("options"))
+    episodes = min(guards.count(options.get("eval_episodes")) or EPISODES, MOST_ANEW)
+    sample = options.get("sample") is True
     run, number = agent.choice.of
-    result = evaluate_run(f"{run}:{agent.choice.name}", episodes, STEPS, 0, trust=trust)
-    score = result["return_mean"]
-    return Anew(score, f"agent {number}: mean return {score:.2f} in {episodes} other episodes")
+    result = evaluate_run(f"{run}:{agent.choice.name}", episodes, STEPS, 0, trust=trust, sample=sample)
+    score, sampled = result["return_mean"], " sampled" if sample else ""
+    return Anew(score, f"agent {number}: mean return {score:.2f} in {episodes} other{sampled} episodes")
 
 
 def shapes(description: TrainingDescription, members: int, env: Env | None = None) -> PyTree:
@@ -317,15 +317,15 @@ class Rivals(NamedTuple):
     choice: Choice | None = None
 
 
-def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
+def rivals(run: Run, against: str, *, trust: Trust = False, sample: bool = False) -> Rivals:
     """Makes the players of the other agents in an evaluation of ``run``.
 
     They are those of ``against``, a run directory (`load`), whose agents take turns if they are fewer; of
-    ``RUN:AGENT`` that agent; or, for `RANDOM`, random moves.
+    ``RUN:AGENT`` that agent; or, for `RANDOM`, random moves. Policies take their most likely actions, or ``sample``.
 
     Raises:
         ConfigError: The environment of ``run`` has one agent; or ``against`` cannot be read (`load`); or its agents
-            play another environment, or observe something else.
+            play another environment, or observe something else, or have no distribution to ``sample`` from.
     """
     env, size = run.env, run.setup.members.size
     if env.num_agents == 1:
@@ -336,9 +336,10 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
     about = lambda run: (run.saved["env"], spaces.struct(run.env.observation_space), run.env.num_agents)
     if about(other) != about(run):
         raise ConfigError(f"against = {against!r}: must be a run in the same environment, {run.saved['env']}")
+    chosen_by(other.learner, sample)
     which = np.arange(size) % other.setup.members.size
     theirs = trees.take(other.policy, which)
-    return Rivals(lambda env, policy: player(other.learner, policy), theirs, choice)
+    return Rivals(lambda env, policy: player(other.learner, policy, sample=sample), theirs, choice)
 
 
 def of_source(
@@ -363,6 +364,7 @@ def evaluate_run(
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
     eval_envs: int = 0,
+    sample: bool = False,
 ) -> dict[str, Any]:
     """Plays the policies of a run directory, which is only read, and returns each member's results.
 
@@ -376,18 +378,21 @@ def evaluate_run(
         trust: As for `load`.
         env_params: As for `load`.
         eval_envs: The largest number of host environments that a member plays in (0: as many as it was trained in).
+        sample: Whether actions are drawn from the policies' distributions, instead of the most likely ones.
 
     Returns:
         The results of `Plays` and what identifies the run, which can be written as JSON.
 
     Raises:
-        ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`).
+        ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`), or ``sample`` (`chosen_by`).
     """
     run, choice = of_source(source, trust=trust, env_params=env_params)
-    others = rivals(run, against, trust=trust) if against else None
+    chosen_by(run.learner, sample)
+    others = rivals(run, against, trust=trust, sample=sample) if against else None
     copies, salt = eval_envs or run.setup.config.num_envs, ANEW_SALT if choice and choice.by else EVALUATION_SALT
     with own_code(run.saved["algo"]), contextlib.closing(Venue(copies)) as venue:
-        played = prepare(run.setup, episodes, max_steps, others=others, venue=venue)(run.policy, seed=seed, salt=salt)
+        plays = prepare(run.setup, episodes, max_steps, others=others, venue=venue, sample=sample)
+        played = plays(run.policy, seed=seed, salt=salt)
     changed: dict[str, Any] = {"env_params": run.saved["env_params"]} if env_params else {}
     chosen = {"chosen": choice, "against": others and others.choice}
     changed |= {name: each.facts() for name, each in chosen.items() if each}
@@ -403,6 +408,8 @@ class Batch(NamedTuple):
     theirs: PyTree
 
 
+SAMPLED = {"sampled": True}
+"""What the results of an evaluation also have if actions were drawn from the policy's distribution."""
 Play = Callable[[Batch, float], Evaluation]
 """Plays the episodes of members ``[B]``, those of the host for some seconds, and returns their results ``[B, E]``."""
 
@@ -410,8 +417,8 @@ Play = Callable[[Batch, float], Evaluation]
 class Plays:
     """Plays episodes with members' policies, each in its member's own environment, which `prepare` makes ready."""
 
-    def __init__(self, setup: Setup, others: Rivals | None, play: Play):
-        self._setup, self._others, self._play = setup, others, play
+    def __init__(self, setup: Setup, others: Rivals | None, play: Play, sample: bool):
+        self._setup, self._others, self._play, self._sample = setup, others, play, sample
 
     def __call__(
         self,
@@ -436,7 +443,8 @@ class Plays:
         members = trees.take(self._setup.members, batch)
         theirs = trees.take(self._others.policies, batch) if self._others else ()
         everyone = Batch(members.given, keys(members.keys, seed, salt), policy, theirs)
-        return told(self._play(everyone, seconds), self._env, against=self._others is not None)
+        result = told(self._play(everyone, seconds), self._env, against=self._others is not None)
+        return result | SAMPLED if self._sample else result
 
     @functools.cached_property
     def _env(self) -> Env:
@@ -486,6 +494,7 @@ def prepare(
     batch_size: int | None = None,
     others: Rivals | None = None,
     venue: Venue | None = None,
+    sample: bool = False,
 ) -> Plays:
     """Makes a function that plays episodes with members' policies. It is compiled at its first call.
 
@@ -497,28 +506,36 @@ def prepare(
         others: The players of the other agents. With them the results also hold the shares of the games that the
             policies won, drew and lost (`seat_results.shares`). None: the policies play all agents.
         venue: The host environments, which stay open; None: as many as train a member, closed after each call.
+        sample: Whether the policies' actions are drawn from their distributions, instead of the most likely ones.
     """
+    acts = functools.partial(player, sample=sample)
     if setup.host:
-        return Plays(setup, others, _on_host(setup, episodes, max_steps, others, venue))
+        return Plays(setup, others, _on_host(setup, acts, episodes, max_steps, others, venue), sample)
     whole = setup.members.size
     layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
-    return Plays(setup, others, _on_devices(setup, episodes, max_steps, others, layout))
+    return Plays(setup, others, _on_devices(setup, acts, episodes, max_steps, others, layout), sample)
 
 
-def _on_devices(setup: Setup, episodes: int, max_steps: int, others: Rivals | None, layout: population.Layout) -> Play:
+Acts = Callable[[Learner, PyTree], Player]
+"""Makes the player of a learner's policy."""
+
+
+def _on_devices(
+    setup: Setup, acts: Acts, episodes: int, max_steps: int, others: Rivals | None, layout: population.Layout
+) -> Play:
     """Plays in compiled environments, with as many members at once as ``layout`` holds."""
 
     def one(member: Batch, state: PyTree) -> tuple[PyTree, PyTree]:
         given, key, policy, theirs = member
         env, learner = setup.make_env(given.get("env_params")), setup.make_learner(**given)
+        mine = acts(learner, policy)
         if others is None:
-            return state, evaluate(key, env, learner, policy, episodes, max_steps)
-        mine, rival = player(learner, policy), others.player(env, theirs)
-        return state, versus(key, env, mine, rival, episodes, max_steps)
+            return state, play(key, env, mine, episodes, max_steps)
+        return state, versus(key, env, mine, others.player(env, theirs), episodes, max_steps)
 
     program = jax.jit(spread(one, layout), compiler_options=backend.compiler_options())
 
-    def play(everyone: Batch, seconds: float) -> Evaluation:
+    def batchwise(everyone: Batch, seconds: float) -> Evaluation:
         size, batches = trees.length(everyone.policy), []
         for start in range(0, size, layout.size):
             batch = trees.take(everyone, slice(start, start + layout.size))
@@ -526,15 +543,17 @@ def _on_devices(setup: Setup, episodes: int, max_steps: int, others: Rivals | No
         joined: Evaluation = jax.tree.map(lambda *x: np.concatenate(x)[:size], *batches)
         return joined
 
-    return play
+    return batchwise
 
 
-def _on_host(setup: Setup, episodes: int, max_steps: int, others: Rivals | None, venue: Venue | None) -> Play:
+def _on_host(
+    setup: Setup, acts: Acts, episodes: int, max_steps: int, others: Rivals | None, venue: Venue | None
+) -> Play:
     """Plays in environments of the host, in ``venue`` or, for None, in one that is closed after each call."""
     places = venue or Venue(setup.config.num_envs)
 
     def seats(given: dict[str, Any], policy: PyTree, theirs: PyTree) -> tuple[Env, Player, np.ndarray]:
-        env, mine = setup.make_env(given.get("env_params")), player(setup.make_learner(**given), policy)
+        env, mine = setup.make_env(given.get("env_params")), acts(setup.make_learner(**given), policy)
         if others is None:
             return env, mine, np.arange(episodes * env.num_agents)
         rival = others.player(env, theirs)
@@ -586,7 +605,7 @@ def cut_off(length: np.ndarray, finished: np.ndarray) -> dict[str, Any]:
     return {"cut_off": about} if count else {}
 
 
-def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None:
+def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int, sample: bool) -> None:
     """Traces how the first member's policy plays, so that errors show before the training. Computes nothing.
 
     In environments of the host only the choice of an action is traced.
@@ -594,9 +613,9 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
 
     def played(key: Key) -> PyTree:
         env, learner, state = setup.make_env(env_part(setup.swept, 0)), trainer.learner, trainer.init(key)
-        policy = learner.policy(state.learner)
+        whole = player(learner, learner.policy(state.learner), sample=sample)
         if env.host:
-            return learner.exploit(policy, Situation(state.actors.obs, state.actors.carry), key)
-        return evaluate(key, env, learner, policy, episodes, max_steps)
+            return whole.act(Situation(state.actors.obs, state.actors.carry), key)
+        return play(key, env, whole, episodes, max_steps)
 
     jax.eval_shape(played, setup.members.keys[0])

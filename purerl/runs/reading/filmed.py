@@ -52,7 +52,8 @@ def read(directory: Path, names: list[str]) -> dict[str, str]:
         returns = [[guards.plotted(x) for x in of_agents] for of_agents in lists if of_agents]
         if not returns:
             continue
-        result[name] = f"agent {guards.count(entry.get('agent'))}, {in_words(returns)}"
+        sampled = ", sampled" if entry.get("sampled") is True else ""
+        result[name] = f"agent {guards.count(entry.get('agent'))}{sampled}, {in_words(returns)}"
     return result
 
 

@@ -19,7 +19,7 @@ from purerl.display.plots import Figure
 from purerl.envs import held_out
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
-from purerl.loops.evaluation import evaluate
+from purerl.loops.evaluation import chosen_by, evaluate
 from purerl.names import Trust
 from purerl.population.layouts import place, spread
 from purerl.runs.reading import evaluation
@@ -164,6 +164,7 @@ def evaluate_in_levels(
     *,
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
+    sample: bool = False,
 ) -> dict[str, Any]:
     """Plays the policies of a run, which is only read, in each of some ``levels`` (`chosen`).
 
@@ -175,12 +176,14 @@ def evaluate_in_levels(
         have the means over the worst 1, 5 and 10 % of levels, by the fraction as text.
 
     Raises:
-        ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`chosen`).
+        ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`chosen`), or ``sample`` is
+            refused.
     """
     run, choice = evaluation.of_source(source, trust=trust, env_params=env_params)
     picked = chosen(levels, run.env, run.saved["env"])
+    chosen_by(run.learner, sample)
     with own_code(run.saved["algo"]):
-        episodes_of_levels = play_levels(run, picked, episodes, max_steps, seed)
+        episodes_of_levels = play_levels(run, picked, episodes, max_steps, seed, sample=sample)
     of_each = {"return": episodes_of_levels["return"].mean(axis=2, dtype=np.float64)}
     if run.env.design and run.env.design.solved is not None:
         of_each["solved"] = (episodes_of_levels["return"] > float(run.env.design.solved)).mean(axis=2)
@@ -192,13 +195,16 @@ def evaluate_in_levels(
     return {
         **run.about(Path(source), episodes),
         **({"chosen": choice.facts()} if choice else {}),
+        **(evaluation.SAMPLED if sample else {}),
         "levels": picked.names,
         "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,
     }
 
 
-def play_levels(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
+def play_levels(
+    run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int, *, sample: bool = False
+) -> dict[str, np.ndarray]:
     """Plays the ``P`` policies of a run in ``N`` levels, as `evaluate_in_levels` does.
 
     Returns:
@@ -213,7 +219,7 @@ def play_levels(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: i
         given, key, policy, levels = member
         env, learner = setup.make_env(given.get("env_params")), setup.make_learner(**given)
         repeated = jax.tree.map(lambda x: jnp.repeat(x, episodes, axis=0), levels)
-        played = evaluate(key, env, learner, policy, at_once * episodes, max_steps, repeated)
+        played = evaluate(key, env, learner, policy, at_once * episodes, max_steps, repeated, sample=sample)
         of_levels = lambda x: x.reshape(at_once, episodes, -1)
         return state, (jnp.mean(of_levels(played.episode_return), axis=2), jnp.all(of_levels(played.finished), axis=2))
 

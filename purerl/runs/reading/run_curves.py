@@ -26,6 +26,8 @@ LOGS = {
 """The logs that hold curves: the column that these are drawn over, and the one that tells members apart."""
 NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames", "agent", "parent")
 """The numbers of a log that are not drawn as curves."""
+EVALUATED = "eval_"
+"""What the names of metrics of evaluations during a training begin with."""
 MOST_IN_TABLE = 1000
 """The most places in a table of a metric for each value of it in a log, which is untrusted."""
 Read = Callable[[Path, str], Mapping[str, np.ndarray]]
@@ -77,10 +79,16 @@ def lines(directories: Sequence[Path], metric: str, axis: str = "frames", read: 
                 f"y = {metric!r}: no number in the logs of {directory}; nearest: {nearest(metric, known)}"
             )
         for line in _of_run(directory, metric, axis, read):
-            parts = [name] if len(directories) > 1 or not line.name else []
+            own = [name] if len(directories) > 1 or not line.name else []
+            parts = own + (["sampled"] if metric.startswith(EVALUATED) and _is_sampled(directory) else [])
             settings = {**line.settings, RUN: name} if len(directories) > 1 else line.settings
             result.append(line._replace(name=": ".join([*parts, *filter(None, [line.name])]), settings=settings))
     return result
+
+
+def _is_sampled(directory: Path) -> bool:
+    """Returns whether actions were drawn from the policy's distribution in the evaluations of a run."""
+    return guards.mapping(guards.contents(directory, config_file.NAME).get("options")).get("sample") is True
 
 
 def _names(directories: Sequence[Path]) -> list[str]:

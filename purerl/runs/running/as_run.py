@@ -24,8 +24,8 @@ from purerl.runs.describing.run_directory import TIMES, clear, hold
 from purerl.runs.describing.sweeps import config_part, configurations
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.host_evaluation import Venue
+from purerl.runs.reading.run_curves import EVALUATED
 from purerl.runs.running import early_stopping, logs
-from purerl.runs.running.from_python import EVALUATED
 from purerl.runs.running.run_loop import Chunk
 from purerl.store import guards, trusted_modules
 from purerl.store.metrics import Known
@@ -48,6 +48,7 @@ def save(
     swept: Mapping[str, Sequence[float]] | None = None,
     parts: Mapping[str, str] | None = None,
     eval_episodes: int = 100,
+    sample: bool = False,
     seconds: float = float("nan"),
     overwrite: bool = False,
 ) -> None:
@@ -70,6 +71,7 @@ def save(
             environment.
         parts: Your own parts of the algorithm, such as ``{"network": "MODULE:NAME"}``.
         eval_episodes: The number of episodes that each agent plays in the final evaluation.
+        sample: Whether actions are drawn from the policies' distributions there, as in `train_in_chunks`.
         seconds: How long the training took, if it is to be told.
         overwrite: Whether a run in the directory may be replaced.
 
@@ -81,14 +83,8 @@ def save(
 
     state, values = _of_agents(result)
     columns = _columns(swept or {})
-    options = TrainOptions(
-        env=env,
-        env_params=tuple(f"{name}={guards.yaml_text(value)}" for name, value in (env_params or {}).items()),
-        seed=seed,
-        num_seeds=max(1, len(values["alive"].T) // max(1, configurations(columns))),
-        eval_episodes=eval_episodes,
-        eval_every=int(any(name.startswith(EVALUATED) for name in values)),
-    )
+    evaluations = {"eval_episodes": eval_episodes, "sample": sample}
+    options = _options(values, columns, env=env, seed=seed, env_params=env_params or {}, **evaluations)
     if seconds <= 0 or seconds == math.inf:
         raise ConfigError(f"seconds = {seconds!r}: must be above 0")
     described = _described(_name(algo), options, config, columns, parts or {})
@@ -96,6 +92,18 @@ def save(
     trained = _trained(run, state, values, seconds)
     with hold(run.directory, run.FILES, overwrite=overwrite):
         _write(run, values, trained)
+
+
+def _options(
+    values: dict[str, np.ndarray], columns: dict[str, list[float]], *, env_params: Mapping[str, Any], **given: Any
+) -> TrainOptions:
+    """Returns the options of the command line that are ``given``, and those that follow from metrics and columns."""
+    return TrainOptions(
+        env_params=tuple(f"{name}={guards.yaml_text(value)}" for name, value in env_params.items()),
+        num_seeds=max(1, len(values["alive"].T) // max(1, configurations(columns))),
+        eval_every=int(any(name.startswith(EVALUATED) for name in values)),
+        **given,
+    )
 
 
 def _of_agents(result: Result) -> tuple[TrainState, dict[str, np.ndarray]]:
@@ -181,7 +189,8 @@ def _write(run: "TrainingRun", values: dict[str, np.ndarray], trained: "Trained"
 
     setup = run.setup
     with contextlib.closing(Venue(setup.config.num_envs)) as venue:
-        play = evaluation.prepare(setup, run.options.eval_episodes, evaluation.STEPS, venue=venue)
+        sizes = run.options.eval_episodes, evaluation.STEPS
+        play = evaluation.prepare(setup, *sizes, venue=venue, sample=run.options.sample)
         with own_code(run.description.algo), waiting(run.console, "evaluating"):
             played = play(trained.policy, seconds=trained.evaluation_seconds)
     clear(run.directory, run.FILES)

@@ -15,7 +15,7 @@ from purerl.display.lines import RUN, Line, grouped
 from purerl.display.progress import Report, console, show
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
-from purerl.loops.evaluation import Evaluation, evaluate, player
+from purerl.loops.evaluation import Evaluation, chosen_by, evaluate, player
 from purerl.names import Trust, here
 from purerl.runs.reading import evaluation, host_evaluation, run_curves
 from purerl.runs.reading.host_evaluation import Playing, Venue
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 Source = evaluation.Run | str | Path | Mapping[str, Any]
 """What `plot` draws: a run, a run directory, or the metrics of a training."""
-
-
-EVALUATED = "eval_"
-"""What the names of metrics of evaluations during a training begin with."""
 
 
 class Progress:
@@ -164,6 +160,7 @@ def train_in_chunks(
     *,
     every: int = 0,
     eval_episodes: int = 0,
+    sample: bool = False,
 ) -> Result:
     """Trains an agent and calls a function after each chunk of iterations.
 
@@ -184,13 +181,20 @@ def train_in_chunks(
             affect the training, after each multiple of ``every`` iterations and after the last one. The metrics
             ``eval_return``, ``eval_return_std`` and ``eval_length`` are their means, and nan in all other iterations;
             of several agents there are those by seat, too, such as ``eval_won/0``.
+        sample: Whether the agent draws its actions from its policy's distribution in these episodes instead.
 
     Returns:
         The last state, and the metrics of all iterations as numpy arrays.
+
+    Raises:
+        ConfigError: ``eval_episodes`` is negative or impossible, or there is nothing to ``sample`` or to sample from.
     """
     rows: list[Any] = []
     if eval_episodes < 0:
         raise ConfigError(f"eval_episodes = {eval_episodes}: must be at least 0")
+    if sample and not eval_episodes:
+        raise ConfigError("sample = True: has no effect without eval_episodes")
+    chosen_by(trainer.learner, sample)
     with _noted() as interrupted, contextlib.ExitStack() as stack:
         if isinstance(on_chunk, Progress):
             stack.enter_context(on_chunk.shown(trainer, num_iterations))
@@ -199,7 +203,7 @@ def train_in_chunks(
         else:
             state, chunks = _compiled(trainer, key, num_iterations, every)
         if eval_episodes:
-            play = _evaluation(trainer, evaluation.keys(key[None], 0), eval_episodes, stack)
+            play = _evaluation(trainer, evaluation.keys(key[None], 0), eval_episodes, stack, sample)
             chunks = _evaluated(chunks, play, lambda done: done == num_iterations or bool(every) and done % every == 0)
         for state, metrics in chunks:
             rows.append(metrics)
@@ -272,7 +276,7 @@ def _evaluated(
 
 
 def _evaluation(
-    trainer: Trainer, key: Key, episodes: int, stack: contextlib.ExitStack
+    trainer: Trainer, key: Key, episodes: int, stack: contextlib.ExitStack, sample: bool
 ) -> Callable[[TrainState | None], dict[str, float]]:
     """Makes a function that plays episodes with an agent, which follow from ``key`` ``[1]``; all nan without one."""
     env, learner = trainer.fleet.env, trainer.learner
@@ -280,14 +284,14 @@ def _evaluation(
         raise ConfigError("eval_episodes: the trainer's rows are of no environment that is known")
     if env.host:
         venue = stack.enter_context(contextlib.closing(Venue(min(episodes, trainer.fleet.size // env.num_agents))))
-        playing = Playing(lambda policy: (env, player(learner, policy)), host_evaluation.ends)
+        playing = Playing(lambda policy: (env, player(learner, policy, sample=sample)), host_evaluation.ends)
         each = venue.size(episodes)
 
         def play(policy: PyTree) -> Any:
             many = jax.tree.map(lambda x: np.asarray(x)[None], policy)
             return host_evaluation.evaluate(playing, venue, key, many, episodes, evaluation.STEPS, each)
     else:
-        one = jax.jit(lambda policy: evaluate(key[0], env, learner, policy, episodes, evaluation.STEPS))
+        one = jax.jit(lambda policy: evaluate(key[0], env, learner, policy, episodes, evaluation.STEPS, sample=sample))
         play = lambda policy: jax.tree.map(lambda x: np.asarray(x)[None], one(policy))
 
     nothing: Any = np.zeros((1, env.num_agents))
@@ -302,20 +306,24 @@ def _evaluation(
 
 
 class Acting:
-    """A policy as a plain function of observations, from numpy to numpy, which holds its memory."""
+    """A policy as a plain function of observations, from numpy to numpy, which holds its memory.
 
-    def __init__(self, of: evaluation.Agent):
+    One that draws its actions (``sample``) draws others at each call, which follow from ``seed``.
+    """
+
+    def __init__(self, of: evaluation.Agent, *, sample: bool = False, seed: int = 0):
         learner, policy, self._which = of.learner, of.policy, of.choice.in_words()
         self._like: Any = spaces.struct(of.env.observation_space)
         self._init_carry, self._carry, self._rows = learner.init_carry, None, 0
-        key = jax.random.key(0)  # `exploit` is deterministic, so any key will do
-        self._act = jax.jit(lambda obs, carry: learner.exploit(policy, Situation(obs, carry), key))
+        choose, self._calls = chosen_by(learner, sample), 0
+        key = lambda call: jax.random.fold_in(jax.random.key(seed), call)
+        self._act = jax.jit(lambda obs, carry, call: choose(policy, Situation(obs, carry), key(call)))
 
     def __repr__(self) -> str:
         return f"Acting({self._which})"
 
     def __call__(self, obs: PyTree) -> np.ndarray:
-        """Returns the most likely action in an observation, or in each of a batch of observations.
+        """Returns an action in an observation, or in each of a batch of observations: the most likely, or a sample.
 
         Args:
             obs: An observation, or a batch ``[B, ...]`` of them.
@@ -345,7 +353,8 @@ class Acting:
             raise ConfigError(f"obs: {rows} rows, but the memory has {self._rows}; call reset() first")
         pairs = zip(likes.values(), arrays, strict=True)
         batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
-        action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry)
+        action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry, np.uint32(self._calls))
+        self._calls += 1
         actions = np.asarray(action)
         return actions if lead else actions[0]
 
@@ -361,7 +370,9 @@ class Acting:
             self._carry = trees.restart(self._carry, self._init_carry(self._rows), np.asarray(ended, bool))
 
 
-def acting(directory: str | Path, agent: int | str = 0, *, trust: Trust = False) -> Acting:
+def acting(
+    directory: str | Path, agent: int | str = 0, *, trust: Trust = False, sample: bool = False, seed: int = 0
+) -> Acting:
     """Makes an `Acting` of an agent of a run directory.
 
     Args:
@@ -369,12 +380,14 @@ def acting(directory: str | Path, agent: int | str = 0, *, trust: Trust = False)
         agent: The number of the agent, "best" or "worst" by the mean return of the final evaluation. ``repr`` of what
             is made says which one it is.
         trust: Whether modules of the user's own that the run names are imported (`names.Trust`).
+        sample: Whether actions are drawn from the policy's distribution, instead of the most likely ones.
+        seed: The seed of what is drawn.
 
     Raises:
         ConfigError: The run cannot be read (`load`); or it has no such agent; or the memory of the agent depends on
-            rewards.
+            rewards; or there is no distribution to ``sample`` from.
     """
     agent_of_run = evaluation.agent(directory, agent, trust=trust)
     if agent_of_run.learner.restart is not None:
         raise ConfigError(f"{directory}: {agent_of_run.saved['algo']} has a memory of rewards; use purerl.evaluate")
-    return Acting(agent_of_run)
+    return Acting(agent_of_run, sample=sample, seed=seed)

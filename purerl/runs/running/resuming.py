@@ -20,6 +20,7 @@ from purerl.store import checkpoint, guards
 SOFT = (
     *config_file.LENGTHS,
     "eval_episodes",
+    "sample",
     "eval_every",
     "eval_envs",
     "log",

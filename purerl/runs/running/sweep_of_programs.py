@@ -17,6 +17,7 @@ from purerl.runs.describing import config_file, sweeps
 from purerl.runs.describing.description import TrainingDescription
 from purerl.runs.describing.run_directory import clear, hold, resume_command
 from purerl.runs.describing.sweeps import as_text, columns
+from purerl.runs.reading import evaluation
 from purerl.runs.running.resuming import is_finished
 from purerl.runs.running.run import EXIT_DIVERGED, place
 from purerl.runs.running.train import FILES, TrainingRun
@@ -137,6 +138,7 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "all_env_steps": int(summed["all_env_steps"]),
         "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
         **joined,
+        **(evaluation.SAMPLED if summaries[0].get("sampled") is True else {}),
         "return_mean": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
         "return_iqm": aggregates.reported_estimate(scores)._asdict(),
     }

@@ -162,7 +162,7 @@ class TrainingRun(Run):
         with own_code(about.algo):
             trainer = setup.trainer
             if ":" in about.algo:
-                evaluation.trace(setup, trainer, options.eval_episodes, evaluation.STEPS)
+                evaluation.trace(setup, trainer, options.eval_episodes, evaluation.STEPS, options.sample)
         known: dict[str, Any] = {"lanes": options.lanes or None, "stage": stage, "algo": about.algo}
         if setup.host:
             how, warn = environments.how(options), functools.partial(say, self.console)
@@ -220,7 +220,8 @@ class TrainingRun(Run):
             how = how._replace(workers=str(program.who.workers) if program.who.workers else "none")
         sizes = options.eval_episodes, evaluation.STEPS
         with contextlib.closing(Venue(options.eval_envs or self.setup.config.num_envs, how)) as venue:
-            plays = evaluation.prepare(self.setup, *sizes, batch_size=program.batch_size, venue=venue)
+            how_many = program.batch_size
+            plays = evaluation.prepare(self.setup, *sizes, batch_size=how_many, venue=venue, sample=options.sample)
             ready = functools.partial(evaluation.open_venue, self.setup, venue, *sizes)
             return _train_and_play(self, program, so_far, plays, ready)
 
