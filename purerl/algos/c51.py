@@ -5,7 +5,6 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import linen as nn
 
@@ -15,6 +14,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState, Batch
+from purerl.learners.parts import settings
 from purerl.networks import value_networks
 from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
@@ -37,10 +37,7 @@ def problems(config: C51Config, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    problems, low, high = action_values.problems(config, env), config.v_min, config.v_max
-    if cfg.known(low, high) and np.float32(low) >= np.float32(high):
-        problems.append(f"v_min = {low!r}: must be below v_max = {high!r}")
-    return problems
+    return action_values.problems(config, env) + settings.support_problems(config.v_min, config.v_max)
 
 
 def make_network(config: C51Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:
@@ -63,7 +60,7 @@ def make_learner(
         network: A `value_networks.ValueNetwork` whose output is ``[N, A, num_atoms]``; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
-    support = config.v_min + (config.v_max - config.v_min) * jnp.linspace(0.0, 1.0, config.num_atoms)
+    support = td_errors.support(config.v_min, config.v_max, config.num_atoms)
 
     def mean(logits):
         return jnp.sum(jax.nn.softmax(logits) * jnp.broadcast_to(support, logits.shape), axis=-1)

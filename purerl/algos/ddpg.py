@@ -9,14 +9,13 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import draw, trees
 from purerl.algos.algorithm import Algorithm
-from purerl.formulas import exploration, td_errors
+from purerl.formulas import exploration
 from purerl.learners.families import off_policy_gradients
 from purerl.learners.families.off_policy_gradients import (
     Acting,
     Batch,
     CriticParts,
     OffPolicyGradientState,
-    problems,
 )
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
@@ -26,7 +25,7 @@ WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noi
 
 
 @cfg.config(num_critics=1)
-class DDPGConfig(off_policy_gradients.OffPolicyGradientConfig):
+class DDPGConfig(off_policy_gradients.CriticKindConfig):
     """Settings of DDPG."""
 
     noise: Literal["gaussian", "ornstein-uhlenbeck"] = "gaussian"
@@ -40,14 +39,14 @@ class DDPGConfig(off_policy_gradients.OffPolicyGradientConfig):
 
 def make_network(config: DDPGConfig, env: Env) -> ActorAndCritics:
     """Makes an actor, whose outputs are actions before their tanh, and critics."""
-    return off_policy_gradients.networks_for_box(config, env, 1)
+    return off_policy_gradients.networks_for_box(config, env, 1, off_policy_gradients.family_of(config))
 
 
 class BoxPolicy(NamedTuple):
     """A deterministic policy of actions in a box. Its actions are vectors ``[..., D]`` in [-1, 1].
 
     - ``act(actor, obs)``: the action of the policy.
-    - ``q_values(critic, obs, action)``: the critics' values ``[..., K]``.
+    - ``q_values(critic, obs, action)``: the critics' values ``[..., K]``, or outputs ``[..., K, J]``.
     - ``executed(action)``: the action that stands in a replay, as such a vector.
     - ``acting``: how it explores and exploits.
     """
@@ -115,14 +114,18 @@ def make_learner(
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
     policy = box_policy(config, env, network)
-    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("actor", "critic"), **parts)
+    family = off_policy_gradients.family_of(config)
+    agent = off_policy_gradients.make_agent(
+        config, policy.acting, target_networks=("actor", "critic"), family=family, **parts
+    )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         q = network.q_values(critic, batch.obs, policy.executed(batch.action))
         return agent.critic_loss(q, batch)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        value = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))[..., 0]
+        q = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))
+        value = agent.values(q)[..., 0]
         return jnp.mean(batch.weight * -value), {}
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
@@ -130,7 +133,7 @@ def make_learner(
         batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
         action = policy.act(state.target_params["actor"], batch.next_obs)
         next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
-        batch = agent.with_target(batch, td_errors.least(next_q))
+        batch = agent.with_target(batch, *agent.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 
     return agent.learner(network.init, update)
@@ -154,7 +157,7 @@ code for TD3, which waits longer before its first update). Defaults are for task
 ddpg = Algorithm(
     "ddpg",
     DDPGConfig,
-    problems,
+    off_policy_gradients.kind_problems,
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),

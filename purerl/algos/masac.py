@@ -55,7 +55,8 @@ def make_network(config: MASACConfig, env: Env) -> ActorAndCritics:
     own, own_inputs = many_agents.inputs(env, ids=config.agent_ids)
     all_inputs = many_agents.central(team, own_inputs)
     of_actor = settings.make_torso(config, env._replace(observation_space=own))
-    of_critic = settings.make_torso(config, env._replace(observation_space={"own": own, "state": team.state_space}))
+    seen = env._replace(observation_space={"own": own, "state": team.state_space})
+    of_critic = settings.make_torso(config, seen, config.critic_sizes)
     return ActorAndCritics(
         networks.Head(OnPart(own_inputs, of_actor), team.num_actions, scale=0.01),
         critics.several(networks.Head, config.num_critics, -2)(OnPart(all_inputs, of_critic), team.num_actions, 1.0),

@@ -1,6 +1,7 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv 1801.01290), with a learned temperature (arXiv 1812.05905)."""
 
-from typing import Annotated, Unpack
+from collections.abc import Callable
+from typing import Annotated, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ from purerl.learners.families.off_policy_gradients import (
     Batch,
     CriticParts,
     OffPolicyGradientState,
-    problems,
 )
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
@@ -26,8 +26,8 @@ WHILE_LEARNED = cfg.Needs("learn_temperature", lambda config: config.learn_tempe
 
 
 @cfg.config
-class SACConfig(off_policy_gradients.OffPolicyGradientConfig):
-    """Settings of SAC."""
+class Temperature:
+    """Settings of the price of a policy's entropy."""
 
     learn_temperature: bool = True
     """Learn the temperature so that the policy's entropy approaches target_entropy."""
@@ -37,12 +37,17 @@ class SACConfig(off_policy_gradients.OffPolicyGradientConfig):
     """Target entropy of the policy, in nats per dimension of an action in [-1, 1]. Uniform actions have 0.69."""
 
 
+@cfg.config
+class SACConfig(off_policy_gradients.CriticKindConfig, Temperature):
+    """Settings of SAC."""
+
+
 def make_network(config: SACConfig, env: Env) -> ActorAndCritics:
     """Makes an actor of means and logarithms of standard deviations, before their tanh, and critics."""
-    return off_policy_gradients.networks_for_box(config, env, 2)
+    return off_policy_gradients.networks_for_box(config, env, 2, off_policy_gradients.family_of(config))
 
 
-def init_params(config: SACConfig, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
+def init_params(config: Temperature, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
     """Initialises the parameters of the networks and the logarithm of the temperature. key: Consumed."""
     return {**network.init(key, obs), "log_temperature": jnp.log(jnp.float32(config.initial_temperature))}
 
@@ -53,7 +58,7 @@ def temperature(params: dict) -> Array:
 
 
 def with_temperature(
-    config: SACConfig, params: dict, loss: Array, entropy: Array, target_entropy: Array | float
+    config: Temperature, params: dict, loss: Array, entropy: Array, target_entropy: Array | float
 ) -> tuple[Array, Metrics]:
     """Adds the loss of the temperature, if it is learned, to the actor's loss.
 
@@ -72,6 +77,43 @@ def with_temperature(
     return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(params)}
 
 
+class SquashedPolicy(NamedTuple):
+    """A Gaussian policy that tanh squashes into a box. Its actions are vectors ``[..., D]`` in [-1, 1].
+
+    - ``draw(actor, obs, noise)``: samples actions, and returns their log-densities ``[...]``, too.
+    - ``executed(action)``: the action that stands in a replay, as such a vector.
+    - ``acting``: how it explores and exploits.
+    - ``target_entropy``: the target of its entropy, in nats.
+    """
+
+    draw: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
+    executed: Callable[[Array], Array]
+    acting: Acting
+    target_entropy: Array | float
+
+
+def squashed_policy(config: Temperature, env: Env, network: ActorAndCritics) -> SquashedPolicy:
+    """Makes a squashed Gaussian policy of actions in the box of ``env``, with the actor of ``network``."""
+    to_box, to_unit = off_policy_gradients.units(env.action_space)
+    free = off_policy_gradients.free_dimensions(env.action_space)
+    num_free = network.size if free is None else int(free.sum())
+
+    def draw_action(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
+        return soft.squashed_sample(network.act(actor, obs), noise, free)
+
+    def noise(key: Key, shape: tuple[int, ...]) -> Array:
+        return draw.normal(key, (*shape, network.size))
+
+    def sample(actor: PyTree, obs: PyTree, noise: Array) -> Array:
+        return to_box(draw_action(actor, obs, noise)[0])
+
+    def exploit(actor: PyTree, obs: PyTree) -> Array:
+        return to_box(soft.squashed_mode(network.act(actor, obs)))
+
+    acting = Acting(noise, None, exploit, sample=sample)
+    return SquashedPolicy(draw_action, to_unit, acting, config.target_entropy * num_free)
+
+
 def make_learner(
     config: SACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
 ) -> Learner:
@@ -85,45 +127,31 @@ def make_learner(
         **parts: The remaining arguments of `off_policy_gradients.make_agent`.
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
-    to_box, to_unit = off_policy_gradients.units(env.action_space)
-    free = off_policy_gradients.free_dimensions(env.action_space)
-    num_free = network.size if free is None else int(free.sum())
-
-    def draw_action(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
-        """Samples actions ``[..., D]`` in [-1, 1] and returns their log-densities ``[...]``, too."""
-        return soft.squashed_sample(network.act(actor, obs), noise, free)
-
-    def noise(key: Key, shape: tuple[int, ...]) -> Array:
-        return draw.normal(key, (*shape, network.size))
-
-    def sample(actor: PyTree, obs: PyTree, noise: Array) -> Array:
-        return to_box(draw_action(actor, obs, noise)[0])
-
-    def exploit(actor: PyTree, obs: PyTree) -> Array:
-        return to_box(soft.squashed_mode(network.act(actor, obs)))
-
-    agent = off_policy_gradients.make_agent(
-        config, Acting(noise, None, exploit, sample=sample), target_networks=("critic",), **parts
-    )
+    policy = squashed_policy(config, env, network)
+    family = off_policy_gradients.family_of(config)
+    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("critic",), family=family, **parts)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        q = network.q_values(critic, batch.obs, to_unit(batch.action))  # [N, K]
+        q = network.q_values(critic, batch.obs, policy.executed(batch.action))  # [N, K], of distributions [N, K, J]
         return agent.critic_loss(q, batch)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        action, log_prob = draw_action(params["actor"], batch.obs, batch.noise)
-        value = soft.soft_value(network.q_values(critic, batch.obs, action), log_prob, temperature(params))
-        each, metrics = with_temperature(config, params, -value, -log_prob, config.target_entropy * num_free)
+        action, log_prob = policy.draw(params["actor"], batch.obs, batch.noise)
+        q = agent.values(network.q_values(critic, batch.obs, action))
+        value = soft.soft_value(q, log_prob, temperature(params))
+        each, metrics = with_temperature(config, params, -value, -log_prob, policy.target_entropy)
         return jnp.mean(batch.weight * each), metrics
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         key_next, key_actor = jax.random.split(key)
         size = sample.weight.shape
-        batch = agent.batch(state, sample, noise(key_actor, size))
-        action, log_prob = draw_action(state.params["actor"], batch.next_obs, noise(key_next, size))
+        batch = agent.batch(state, sample, policy.acting.noise(key_actor, size))
+        noise = policy.acting.noise(key_next, size)
+        action, log_prob = policy.draw(state.params["actor"], batch.next_obs, noise)
         next_q = network.q_values(state.target_params["critic"], batch.next_obs, action)
-        next_value = soft.soft_value(next_q, log_prob, temperature(state.params))  # by the least of K critics: [N]
-        batch = agent.with_target(batch, next_value)  # reward + discount * next_value
+        value, probabilities = agent.least(next_q)  # of K critics: [N], or atoms [N, J]
+        next_value = soft.less_cost(value, log_prob, temperature(state.params))
+        batch = agent.with_target(batch, next_value, probabilities)  # reward + discount * next_value
         return agent.step(state, sample, batch, critic_loss, actor_loss)  # the critics, then the actor
 
     return agent.learner(lambda key, obs: init_params(config, network, key, obs), update)
@@ -149,7 +177,7 @@ multiplies the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale``
 sac = Algorithm(
     "sac",
     SACConfig,
-    problems,
+    off_policy_gradients.kind_problems,
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),

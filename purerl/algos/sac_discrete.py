@@ -23,7 +23,7 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Upda
 
 
 @cfg.config
-class SACDiscreteConfig(sac.SACConfig):
+class SACDiscreteConfig(off_policy_gradients.OffPolicyGradientConfig, sac.Temperature):
     """Settings of SAC with discrete actions."""
 
     target_entropy: Annotated[cfg.Fraction, sac.WHILE_LEARNED] = 0.5
@@ -41,7 +41,8 @@ def problems(config: SACDiscreteConfig, env: Env | None) -> list[str]:
 def make_network(config: SACDiscreteConfig, env: Env) -> ActorAndCritics:
     """Makes an actor of logits, and critics of all actions."""
     torso = settings.make_torso(config, env)
-    return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso)
+    of_critics = settings.make_torso(config, env, config.critic_sizes)
+    return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso, of_critics)
 
 
 def make_learner(

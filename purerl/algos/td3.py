@@ -12,9 +12,8 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos import ddpg
 from purerl.algos.algorithm import Algorithm
-from purerl.formulas import td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState, problems
+from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
@@ -36,7 +35,10 @@ def make_learner(
     """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
     network = given_or_own(network, ddpg.make_network(config, env), env.observation_space)
     policy = ddpg.box_policy(config, env, network)
-    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("actor", "critic"), **parts)
+    family = off_policy_gradients.family_of(config)
+    agent = off_policy_gradients.make_agent(
+        config, policy.acting, target_networks=("actor", "critic"), family=family, **parts
+    )
 
     def disturbed(action: Array, noise: Array) -> Array:
         """Adds clipped noise to the actions of targets (section 5.3, eq. 14)."""
@@ -48,7 +50,8 @@ def make_learner(
         return agent.critic_loss(q, batch)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        value = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))[..., 0]
+        q = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))
+        value = agent.values(q)[..., 0]
         return jnp.mean(batch.weight * -value), {}
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
@@ -57,7 +60,7 @@ def make_learner(
         normal, _ = policy.acting.noise(key_next, sample.weight.shape)
         action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), normal)
         next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
-        batch = agent.with_target(batch, td_errors.least(next_q))
+        batch = agent.with_target(batch, *agent.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 
     return agent.learner(network.init, update)
@@ -66,7 +69,7 @@ def make_learner(
 td3 = Algorithm(
     "td3",
     TD3Config,
-    problems,
+    off_policy_gradients.kind_problems,
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),

@@ -62,7 +62,21 @@ def soft_value(q: Array, log_prob: Array, temperature: Scalar) -> Array:
         log_prob: ``[...]``, the action's log-probability.
         temperature: A scalar.
     """
-    return least(q) - temperature * log_prob
+    return less_cost(least(q), log_prob, temperature)
+
+
+def less_cost(value: Array, log_prob: Array, temperature: Scalar) -> Array:
+    """Computes ``value - temperature * log_prob``: what is left of a value once its action's information is paid.
+
+    Haarnoja et al. 2018 (arXiv 1812.05905, eq. 3).
+
+    Args:
+        value: ``[...]``, or the atoms ``[..., J]`` of a distribution of it.
+        log_prob: ``[...]``, the action's log-probability.
+        temperature: A scalar.
+    """
+    cost = temperature * log_prob
+    return value - cost.reshape(cost.shape + (1,) * (value.ndim - cost.ndim))
 
 
 def expected_soft_value(q: Array, log_probs: Array, temperature: Scalar) -> Array:

@@ -1,6 +1,6 @@
 """Temporal-difference (TD) errors and losses of action values and of return distributions.
 
-A TD error is target minus prediction. The functions from `q_learning` to `quantile_q_learning` take one transition, and
+A TD error is target minus prediction. The functions from `q_learning` to `quantile_huber` take one transition, and
 callers vmap them; `huber`, `rescale` and `unrescale` are elementwise. Shared arguments:
 
 - ``q`` ``[A]``, ``logits`` or ``quantiles`` ``[A, K]``: the online network's output for the observation. It is the only
@@ -24,13 +24,16 @@ from purerl.types import Array, Scalar
 
 __all__ = [
     "categorical_q_learning",
+    "cross_entropy",
     "huber",
     "huber_loss",
     "munchausen",
     "project",
     "q_learning",
+    "quantile_huber",
     "quantile_q_learning",
     "rescale",
+    "support",
     "unrescale",
 ]
 
@@ -146,7 +149,20 @@ def categorical_q_learning(
     """
     probabilities = jax.nn.softmax(_at(next_logits, jnp.argmax(chooser)))
     target = jax.lax.stop_gradient(project(reward + discount * support, probabilities, support))
-    loss = -jnp.sum(target * jax.nn.log_softmax(_at(logits, action)))
+    return cross_entropy(_at(logits, action), target)
+
+
+def cross_entropy(logits: Array, target: Array) -> tuple[Array, Array]:
+    """Computes the cross-entropy of a categorical distribution to its target, and ``KL(target || softmax(logits))``.
+
+    Both are scalars; gradients flow into ``logits`` alone (Bellemare et al. 2017, arXiv 1707.06887, Algorithm 1).
+
+    Args:
+        logits: ``[K]``.
+        target: ``[K]``, probabilities.
+    """
+    target = jax.lax.stop_gradient(target)
+    loss = -jnp.sum(target * jax.nn.log_softmax(logits))
     return loss, loss - jnp.sum(jax.scipy.special.entr(target))
 
 
@@ -177,11 +193,30 @@ def quantile_q_learning(
         kappa: The Huber loss's threshold, positive.
     """
     target = jax.lax.stop_gradient(reward + discount * _at(next_quantiles, jnp.argmax(chooser)))
-    quantile = _at(quantiles, action)
-    delta = target[None] - quantile[:, None]  # [K, M]
+    return quantile_huber(_at(quantiles, action), taus, target, kappa)
+
+
+def quantile_huber(quantiles: Array, taus: Array, target: Array, kappa: Scalar) -> tuple[Array, Array]:
+    """Computes the quantile Huber loss of samples of a return, and the TD error of the mean, two scalars.
+
+    Dabney et al. 2018, arXiv 1710.10044, eq. 10. Gradients flow into ``quantiles`` alone.
+
+    Args:
+        quantiles: ``[K]``, at the fractions ``taus``.
+        taus: ``[K]``, quantile fractions in (0, 1).
+        target: ``[M]``, equally likely values of the return.
+        kappa: The Huber loss's threshold, positive.
+    """
+    target = jax.lax.stop_gradient(target)
+    delta = target[None] - quantiles[:, None]  # [K, M]
     weight = jnp.abs(jax.lax.stop_gradient(taus)[:, None] - (delta < 0))
     loss = jnp.sum(jnp.mean(weight * huber(delta, kappa) / kappa, axis=1))
-    return loss, jnp.mean(target) - jnp.mean(quantile)
+    return loss, jnp.mean(target) - jnp.mean(quantiles)
+
+
+def support(low: Scalar, high: Scalar, size: int) -> Array:
+    """Computes ``size`` atoms ``[size]``, evenly spaced from ``low`` to ``high``, both included."""
+    return low + (high - low) * jnp.linspace(0.0, 1.0, size)
 
 
 def project(values: Array, probabilities: Array, support: Array) -> Array:

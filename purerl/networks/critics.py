@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from purerl import trees
 from purerl.networks.heads import Head
-from purerl.networks.layers import MLP, dense
+from purerl.networks.layers import dense
 from purerl.types import Array, Key, PyTree
 
 
@@ -20,7 +20,7 @@ class ActorAndCritics(NamedTuple):
     """
 
     actor: nn.Module  # obs -> [..., outputs]
-    critics: nn.Module  # obs, action [..., D] -> [..., K]; or obs -> [..., K, A]
+    critics: nn.Module  # obs, action [..., D] -> [..., K], or [..., K, J] for distributions; or obs -> [..., K, A]
     size: int = 0  # D; 0: discrete actions
 
     def init(self, key: Key, obs: PyTree) -> dict[str, PyTree]:
@@ -34,9 +34,13 @@ class ActorAndCritics(NamedTuple):
         out: Any = self.actor.apply(params, obs)
         return out
 
-    def q_values(self, params: PyTree, obs: PyTree, *action: Array) -> Array:
-        """Returns the values by the critics, of which ``params`` are the parameters."""
-        out: Any = self.critics.apply(params, obs, *action)
+    def q_values(self, params: PyTree, obs: PyTree, *action: Array, dropout: Key | tuple[()] = ()) -> Array:
+        """Returns the values by the critics, of which ``params`` are the parameters.
+
+        With the key ``dropout``, which is consumed, units are dropped in critics that have dropout; ``()``: none are.
+        """
+        rngs = {} if isinstance(dropout, tuple) else {"dropout": dropout}
+        out: Any = self.critics.apply(params, obs, *action, rngs=rngs)
         return out
 
 
@@ -44,21 +48,30 @@ class Critic(nn.Module):
     """The value of an action in a box: ``obs, action [..., D] -> [...]``.
 
     ``features`` turns an observation into a vector. The action is concatenated to it, and ``joint`` with its dense
-    layers and one linear layer follow.
+    layers and one linear layer follow. With ``outputs`` there are so many numbers ``[..., outputs]`` for each action,
+    which describe a distribution (`return_distributions`).
     """
 
     features: nn.Module
-    joint: MLP
+    joint: nn.Module
+    outputs: int = 0
 
     @nn.compact
     def __call__(self, obs: PyTree, action: Array) -> Array:
-        """Returns the value ``[...]`` of each observation and action."""
+        """Returns the value ``[...]``, or the outputs, of each observation and action."""
         x = jnp.concatenate([self.features(obs), action], axis=-1)
-        return dense(1, 1.0)(self.joint(x))[..., 0]
+        out = dense(self.outputs or 1, 1.0)(self.joint(x))
+        return out if self.outputs else out[..., 0]
 
 
 def for_box(
-    size: int, outputs: int, num_critics: int, torso: nn.Module, features: nn.Module, joint: MLP
+    size: int,
+    outputs: int,
+    num_critics: int,
+    torso: nn.Module,
+    features: nn.Module,
+    joint: nn.Module,
+    critic_outputs: int = 0,
 ) -> ActorAndCritics:
     """Makes an actor and ``K = num_critics`` critics of actions of ``size`` dimensions.
 
@@ -69,15 +82,22 @@ def for_box(
         torso: The actor's torso, from observations to features.
         features: The torso of each critic: the action is concatenated to its features.
         joint: The dense layers of each critic after that.
+        critic_outputs: The number ``J`` of outputs of each critic for an action; 0: a value.
     """
-    return ActorAndCritics(Head(torso, outputs, scale=0.01), several(Critic, num_critics, -1)(features, joint), size)
+    axis = -2 if critic_outputs else -1
+    of_action = several(Critic, num_critics, axis)(features, joint, critic_outputs)
+    return ActorAndCritics(Head(torso, outputs, scale=0.01), of_action, size)
 
 
-def for_discrete(num_actions: int, num_critics: int, torso: nn.Module) -> ActorAndCritics:
-    """Makes an actor of logits ``[..., A]`` and ``K = num_critics`` critics ``[..., K, A]`` of ``A = num_actions``."""
-    return ActorAndCritics(
-        Head(torso, num_actions, scale=0.01), several(Head, num_critics, -2)(torso, num_actions, 1.0)
-    )
+def for_discrete(
+    num_actions: int, num_critics: int, torso: nn.Module, of_critics: nn.Module | None = None
+) -> ActorAndCritics:
+    """Makes an actor of logits ``[..., A]`` and ``K = num_critics`` critics ``[..., K, A]`` of ``A = num_actions``.
+
+    Each has a ``torso`` of its own, critics that of ``of_critics`` if there is one.
+    """
+    critics = several(Head, num_critics, -2)(of_critics or torso, num_actions, 1.0)
+    return ActorAndCritics(Head(torso, num_actions, scale=0.01), critics)
 
 
 def several(kind: type[nn.Module], num_critics: int, axis: int) -> Any:
@@ -91,5 +111,5 @@ def several(kind: type[nn.Module], num_critics: int, axis: int) -> Any:
         out_axes=axis,
         axis_size=num_critics,
         variable_axes={"params": 0},
-        split_rngs={"params": True},
+        split_rngs={"params": True, "dropout": True},
     )

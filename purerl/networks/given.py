@@ -94,7 +94,7 @@ def _outputs(network: Any, obs: PyTree) -> dict[str, PyTree]:
     if isinstance(network, ActorAndCritics):
         action = [jnp.zeros((COUNT, network.size))] if network.size else []
         values = network.q_values(params["critic"], obs, *action)
-        least = jnp.min(values, axis=-1 if network.size else -2)
+        least = jnp.min(values, axis=-1 if values.ndim == 2 else -2)
         return {"actor's output": network.act(params["actor"], obs), "least value of the critics": least}
     return {"output": network.apply(params, obs)}
 

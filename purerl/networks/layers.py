@@ -63,13 +63,16 @@ class MLP(nn.Module):
 
     ``[..., *obs] -> [..., F]``. With ``layer_norm`` the outputs of each dense layer are normalised before the
     activation (Ba et al. 2016, arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). With empty
-    ``hidden_sizes`` the features are the flattened observation.
+    ``hidden_sizes`` the features are the flattened observation. With ``dropout`` each output of a dense layer is 0 with
+    that probability, and divided by what is left of 1 otherwise, before the normalisation: where `apply` is given
+    ``rngs={"dropout": key}``, and nowhere else (Hiraoka et al. 2021, arXiv 2110.02034, figure 2).
     """
 
     hidden_sizes: Sequence[int]
     activation: Callable[[Array], Array] = nn.tanh
     obs_ndim: int = 1
     layer_norm: bool = False
+    dropout: float = 0.0
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
@@ -77,6 +80,8 @@ class MLP(nn.Module):
         x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
         for size in self.hidden_sizes:
             x = dense(size, np.sqrt(2), backend.activations())(x)
+            if self.dropout:
+                x = nn.Dropout(self.dropout, deterministic=not self.has_rng("dropout"))(x)
             x = self.activate(nn.LayerNorm(dtype=backend.activations())(x) if self.layer_norm else x)
         return x
 

@@ -9,7 +9,7 @@ makes the rest.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,19 @@ import optax
 from purerl import config as cfg
 from purerl import counters, networks, replay, spaces, trees
 from purerl.counters import Count
-from purerl.formulas import td_errors
+from purerl.errors import ConfigError
+from purerl.formulas import return_distributions, td_errors
+from purerl.formulas.return_distributions import Atoms, Family
 from purerl.learners.parts import checks, from_replay, gradients, normalize, settings
 from purerl.learners.parts.normalize import Normalizer
 from purerl.learners.parts.target_networks import polyak
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
+
+OF_VALUES = cfg.Needs("critic = 'scalar'", lambda config: config.critic == "scalar")
+OF_ATOMS = cfg.Needs("critic = 'categorical'", lambda config: config.critic == "categorical")
+OF_QUANTILES = cfg.Needs("critic = 'quantile'", lambda config: config.critic == "quantile")
 
 
 @cfg.config(
@@ -59,11 +65,39 @@ class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings
     """Normalise observations by the running mean and standard deviation of the observations learned from."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers of the actor and of each critic."""
+    critic_hidden_sizes: tuple[cfg.Count, ...] = ()
+    """Widths of the dense layers of each critic. Empty: hidden_sizes."""
 
     @property
     def sample_rows(self) -> int:
         """Number of consecutive rows that one sample spans."""
         return self.n_step + 1
+
+    @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        """Widths of the dense layers of each critic."""
+        return self.critic_hidden_sizes or self.hidden_sizes
+
+
+@cfg.config
+class CriticKindConfig(OffPolicyGradientConfig):
+    """Settings of critics that learn the value of an action, or the distribution of its return."""
+
+    critic: Literal["scalar", "categorical", "quantile"] = "scalar"
+    """What critics learn. scalar: values. categorical: distributions of the return over fixed atoms, as D4PG. quantile:
+    its quantiles, as QR-DQN. Of several critics, targets use the one whose value or mean is smallest."""
+    huber_delta: Annotated[cfg.Positive, OF_VALUES] = 1e4
+    """Magnitude of the TD error above which the critics' loss is linear instead of quadratic."""
+    num_atoms: Annotated[int, cfg.Range(2), OF_ATOMS] = 51
+    """Number of atoms of the return's distribution, evenly spaced from v_min to v_max."""
+    v_min: Annotated[float, OF_ATOMS] = -10.0
+    """Return at the lowest atom; lower returns are clipped to it."""
+    v_max: Annotated[float, OF_ATOMS] = 10.0
+    """Return at the highest atom; higher returns are clipped to it."""
+    num_quantiles: Annotated[cfg.Count, OF_QUANTILES] = 50
+    """Number of quantiles of the return to learn, at the midpoints of equal parts of [0, 1]."""
+    kappa: Annotated[cfg.Positive, OF_QUANTILES] = 1.0
+    """Magnitude of the TD error above which the quantile loss is linear instead of quadratic."""
 
 
 class OffPolicyGradientState(NamedTuple):
@@ -101,7 +135,8 @@ class Batch(NamedTuple):
 
     Observations are normalised, actions in the environment's units. ``reward`` is the sum of the rewards of ``n_step``
     steps, and ``discount`` multiplies the value of the next observation. ``noise`` is that of the actor's step, and
-    ``target`` what the critics learn, once it is known.
+    ``target`` what the critics learn, once it is known: of critics that learn distributions its atoms ``[N, J]``, with
+    their ``probabilities [N, J]``, or ``()`` if they are equal.
     """
 
     obs: PyTree
@@ -112,6 +147,7 @@ class Batch(NamedTuple):
     weight: Array
     noise: PyTree
     target: Array | tuple[()] = ()
+    probabilities: Array | tuple[()] = ()
 
 
 class Acting(NamedTuple):
@@ -154,13 +190,32 @@ def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type
     return [*problems, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
 
 
-def networks_for_box(config: OffPolicyGradientConfig, env: Env, outputs: int) -> ActorAndCritics:
-    """Makes networks for actions in a Box, with an actor of ``outputs`` numbers for each dimension."""
+def kind_problems(config: CriticKindConfig, env: Env | None) -> list[str]:
+    """Returns `problems` of an algorithm whose critics may learn distributions."""
+    atoms = settings.support_problems(config.v_min, config.v_max) if config.critic == "categorical" else []
+    return problems(config, env) + atoms
+
+
+def family_of(config: CriticKindConfig) -> Family | None:
+    """Returns the family of the distributions that critics learn; None: they learn values."""
+    if config.critic == "categorical":
+        return return_distributions.categorical(td_errors.support(config.v_min, config.v_max, config.num_atoms))
+    return return_distributions.quantiles(config.num_quantiles, config.kappa) if config.critic == "quantile" else None
+
+
+def networks_for_box(
+    config: OffPolicyGradientConfig, env: Env, outputs: int, family: Family | None = None
+) -> ActorAndCritics:
+    """Makes networks for actions in a Box, with an actor of ``outputs`` numbers for each dimension.
+
+    Critics give values, or what describes the distributions of ``family``.
+    """
     size = math.prod(env.action_space.shape)
-    joint = networks.MLP(config.hidden_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
+    joint = networks.MLP(config.critic_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
     torso = settings.make_torso(config, env)
     features = settings.make_torso(config, env, ())
-    return critics.for_box(size, outputs * size, config.num_critics, torso, features, joint)
+    critic_outputs = family.size if family else 0
+    return critics.for_box(size, outputs * size, config.num_critics, torso, features, joint, critic_outputs)
 
 
 def free_dimensions(box: spaces.Box) -> np.ndarray | None:
@@ -199,7 +254,8 @@ class CriticParts(TypedDict, total=False):
 class CriticAgent(NamedTuple):
     """An actor and critics that learn from replay: what they see, how they act and how they are optimised.
 
-    ``target_networks`` names the parameters that have slowly moving copies.
+    ``target_networks`` names the parameters that have slowly moving copies. ``family`` is that of the distributions
+    which critics learn; None: they learn values.
     """
 
     config: OffPolicyGradientConfig
@@ -209,6 +265,7 @@ class CriticAgent(NamedTuple):
     actor_optimiser: optax.GradientTransformation
     td_loss: Callable[[Array, Any], Array]
     target_networks: tuple[str, ...]
+    family: Family | None = None
 
     def batch(self, state: OffPolicyGradientState, sample: Sample, noise: PyTree) -> Batch:
         """Prepares a sample for learning, with the ``noise`` of the actor's step."""
@@ -216,11 +273,30 @@ class CriticAgent(NamedTuple):
         obs, next_obs = (self.normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
         return Batch(obs, items.action, items.reward, items.discount, next_obs, sample.weight, noise)
 
-    def with_target(self, batch: Batch, next_value: Array) -> Batch:
-        """Returns a batch with targets, by the values ``[N]`` (of a team ``[N, M]``) of the next observations."""
+    def values(self, out: Array) -> Array:
+        """Returns the values ``[N, K]`` that outputs of critics say: themselves, or the means of distributions."""
+        return self.family.atoms(out).mean if self.family else out
+
+    def least(self, out: Array) -> Atoms:
+        """Returns what the most pessimistic of ``K`` critics says: a value ``[N]``, or the atoms ``[N, J]``.
+
+        Args:
+            out: Outputs ``[N, K]`` of critics that learn values, or ``[N, K, J]``.
+        """
+        return self.family.least(out) if self.family else Atoms(td_errors.least(out))
+
+    def with_target(self, batch: Batch, next_value: Array, probabilities: Array | tuple[()] = ()) -> Batch:
+        """Returns a batch with targets, by the values of the next observations.
+
+        Args:
+            batch: The batch.
+            next_value: ``[N]``, of a team ``[N, M]``, or the atoms ``[N, J]`` of distributions.
+            probabilities: Those of the atoms ``[N, J]``; ``()``: equal ones.
+        """
         columns = batch.reward, batch.discount
         reward, discount = (x.reshape(x.shape + (1,) * (next_value.ndim - 1)) for x in columns)
-        return batch._replace(target=jax.lax.stop_gradient(reward + discount * next_value))
+        target = jax.lax.stop_gradient(reward + discount * next_value)
+        return batch._replace(target=target, probabilities=probabilities)
 
     def critic_loss(
         self, q: Array, batch: Batch, counts: Array | tuple[()] = ()
@@ -228,17 +304,23 @@ class CriticAgent(NamedTuple):
         """Computes the loss of ``K`` critics, the sum of theirs, the priorities ``[N]`` and metrics.
 
         Args:
-            q: Values of the actions ``[N, K]``, of a team ``[N, M, K]``.
+            q: Values of the actions ``[N, K]``, of a team ``[N, M, K]``; or outputs ``[N, K, J]``.
             batch: The batch, with targets.
             counts: Where the values of an agent of a team are learned, bool ``[N, M]``; ``()``: everywhere.
         """
-        error = jnp.asarray(batch.target)[..., None] - q
-        if not isinstance(counts, tuple):
-            error = jnp.where(counts[..., None], error, 0.0)
+        target = jnp.asarray(batch.target)
+        if self.family:
+            of_critics = jax.vmap(self.family.loss, in_axes=(0, None))
+            losses, error = jax.vmap(of_critics)(q, Atoms(target, batch.probabilities))
+        else:
+            error = target[..., None] - q
+            if not isinstance(counts, tuple):
+                error = jnp.where(counts[..., None], error, 0.0)
+            losses = self.td_loss(error, self.config)
         axes = tuple(range(1, error.ndim))
         size = jnp.mean(jnp.abs(error), axis=axes)
-        each = jnp.sum(self.td_loss(error, self.config), axis=axes)
-        metrics = {"value": jnp.mean(q), "td_error": jnp.mean(batch.weight * size)}
+        each = jnp.sum(losses, axis=axes)
+        metrics = {"value": jnp.mean(self.values(q)), "td_error": jnp.mean(batch.weight * size)}
         return jnp.mean(batch.weight * each), (size, metrics)
 
     def step(
@@ -348,6 +430,7 @@ def make_agent(
     target_networks: tuple[str, ...],
     td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
     optimiser: optax.GradientTransformation | None = None,
+    family: Family | None = None,
 ) -> CriticAgent:
     """Makes the agent of an algorithm.
 
@@ -357,7 +440,13 @@ def make_agent(
         target_networks: Names of the parameters that have slowly moving copies.
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
+        family: The family of the distributions that critics learn; None: they learn values.
+
+    Raises:
+        ConfigError: There is a loss of errors of values, and critics that learn none.
     """
+    if family and td_loss is not td_errors.huber_loss:
+        raise ConfigError("td_loss: is of errors of values; critics that learn distributions have a loss of their own")
     actor_config = dataclasses.replace(config, learning_rate=config.actor_learning_rate)
     return CriticAgent(
         config,
@@ -367,6 +456,7 @@ def make_agent(
         optimiser or gradients.make_optimiser(actor_config, period=config.policy_delay),
         td_loss,
         target_networks,
+        family,
     )
 
 

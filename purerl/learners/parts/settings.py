@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from purerl import config as cfg
 from purerl import networks, spaces
@@ -200,6 +201,13 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
         problems.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
     small = [shape for shape in images if not layers.fit(shape)]
     return problems + [f"{asking}{env.name} has images {shape}, which are too small" for shape in small]
+
+
+def support_problems(low: float, high: float) -> list[str]:
+    """Returns one line if the atoms of a return from ``low`` to ``high``, which may be traced, have no extent."""
+    if cfg.known(low, high) and np.float32(low) >= np.float32(high):
+        return [f"v_min = {low!r}: must be below v_max = {high!r}"]
+    return []
 
 
 def _images(space: spaces.Space) -> list[tuple[int, ...]]:

@@ -1,0 +1,139 @@
+"""Critics of continuous actions beyond one value: distributions, by hand and on Pendulum."""
+
+import critic_oracle
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from compiling import compiled, for_bits
+
+from purerl import config as cfg
+from purerl import ddpg, envs, sac, td3
+from purerl.errors import ConfigError
+from purerl.formulas.return_distributions import Atoms
+from purerl.learners.families import off_policy_gradients
+from purerl.spaces import Box
+from purerl.types import Outcome, Sample
+
+PENDULUM = envs.make("Pendulum-v1", max_steps=10)
+SMALL = {
+    "total_steps": 64 * 4,
+    "num_envs": 4,
+    "num_steps": 4,
+    "num_updates": 2,
+    "warmup_steps": 64,
+    "batch_size": 8,
+    "capacity": 256,
+    "hidden_sizes": (4,),
+}
+BY_HAND = {**SMALL, "activation": "tanh", "tau": 0.1, "initial_temperature": 0.3}
+RATE = 0.02
+KINDS = {
+    "scalar": {},
+    "categorical": {"num_atoms": 5, "v_min": -3.0, "v_max": 3.0},
+    "quantile": {"num_quantiles": 4, "kappa": 0.5},
+}
+
+
+def samples(seed):
+    """A batch of transitions of Pendulum's shapes, by weight."""
+    keys = jax.random.split(jax.random.key(seed), 4)
+    obs, next_obs = (jax.random.normal(key, (8, 3)) for key in keys[:2])
+    action = jax.random.uniform(keys[2], (8, 1), minval=-2.0, maxval=2.0)
+    slots = jnp.zeros(8, jnp.int32)
+    discount = jnp.where(jnp.arange(8) == 3, 0.0, 0.9)
+    items = Outcome(obs, action, jax.random.normal(keys[3], (8,)), discount, next_obs, (), ())
+    return Sample(items, slots, slots, jnp.linspace(0.2, 1.0, 8))
+
+
+def assert_by_hand(learner, oracle, state, target_entropy=-1.0):
+    """Ten updates of a learner beside ten of the oracle: losses, priorities, and all that was learned."""
+    for i in range(10):
+        sample, key = samples(i), jax.random.key(100 + i)
+        key_next, key_actor = jax.random.split(key)
+        noises = [np.float64(learner.noise(k, (8,))) for k in (key_next, key_actor)]
+        state, metrics, priority = learner.update(state, sample, key)
+        items = critic_oracle.in_double(
+            {name: getattr(sample.items, name) for name in ("obs", "action", "reward", "discount", "next_obs")}
+        )
+        items["action"] = items["action"] / 2  # torques reach from -2 to 2
+        loss, size = oracle.update(items, np.float64(sample.weight), *noises, target_entropy)
+        np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
+        np.testing.assert_allclose(priority, size, rtol=1e-4, atol=1e-5)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    jax.tree.map(close, state.params["critic"]["params"], oracle.critic)
+    jax.tree.map(close, state.params["actor"]["params"], oracle.actor)
+    jax.tree.map(close, state.target_params["critic"]["params"], oracle.slow)
+    close(state.params["log_temperature"], oracle.log_temperature["log"])
+
+
+@pytest.mark.parametrize("kind", [pytest.param("scalar", marks=pytest.mark.rest), "categorical", "quantile"])
+def test_updates_by_hand(kind):
+    config = sac.Config(**BY_HAND, critic=kind, **KINDS[kind])
+    learner = compiled(sac.make_learner(config, PENDULUM, optimiser=optax.sgd(RATE)), "init", "update")
+    state = learner.init(jax.random.key(1), samples(0).items.obs)
+    support = np.linspace(config.v_min, config.v_max, config.num_atoms)
+    oracle = critic_oracle.SoftActorCritic(state, kind, RATE, 0.1, support, config.kappa)
+    assert_by_hand(learner, oracle, state)
+
+
+def test_the_target_of_an_end_is_the_reward_alone():
+    """All atoms of the next state fall on the reward where nothing follows: nothing of them leaks into the target."""
+    family = off_policy_gradients.family_of(sac.Config(critic="categorical", num_atoms=5, v_min=-2.0, v_max=2.0))
+    ended = Atoms(jnp.full(5, 1.0), jnp.array([0.1, 0.2, 0.4, 0.2, 0.1]))
+    loss, divergence = family.loss(jnp.array([-50.0, -50.0, -50.0, 50.0, -50.0]), ended)
+    np.testing.assert_allclose([loss, divergence], 0.0, atol=1e-5)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("kind", ["categorical", "quantile"])
+@pytest.mark.parametrize("algo", [ddpg, td3, sac], ids=lambda algo: algo.name)
+def test_distributions_learn_the_return_of_a_policy(algo, kind):
+    """Reward 1 a step, cut every 5 steps, with n steps and priorities: worth 1 / (1 - 0.9) = 10 in the mean."""
+    kinds = {**KINDS, "categorical": {"num_atoms": 21, "v_min": 0.0, "v_max": 20.0}}
+    probe = envs.make("probe/constant-reward", max_steps=5)
+    step = lambda noise, state, action: probe.step(noise, state, jnp.int32(0))
+    env = probe._replace(action_space=Box(-1.0, 1.0, (1,), jnp.float32), step=step)
+    more = {"initial_temperature": 1e-6, "learn_temperature": False} if algo is sac else {}
+    sizes = {**SMALL, "total_steps": 64 + 16 * 300, "num_updates": 8, "hidden_sizes": (16,), "gamma": 0.9, "tau": 0.2}
+    config = algo.Config(**sizes, **more, critic=kind, **kinds[kind], learning_rate=1e-2, n_step=2, prioritised=True)
+    train = jax.jit(algo.make_train(config, env), compiler_options=for_bits())
+    metrics = train(jax.random.key(0)).metrics
+    np.testing.assert_allclose(metrics["value"][-1], 10.0, rtol=0.05)
+    assert metrics["td_error"][-1] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"critic": "categorical", "v_min": 1.0, "v_max": 1.0}, "v_min = 1.0: must be below v_max = 1.0"),
+        ({"critic": "quantile", "num_quantiles": 0}, "num_quantiles = 0: must lie in"),
+        ({"critic": "huge"}, "critic = 'huge': must be one of 'scalar', 'categorical', 'quantile'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told(changes, line):
+    with pytest.raises(ConfigError, match=line):
+        sac.make_trainer(sac.Config(**SMALL, **changes), PENDULUM)
+
+
+def test_a_loss_of_errors_is_refused_by_critics_without_them():
+    config = ddpg.Config(**SMALL, critic="quantile")
+    with pytest.raises(ConfigError, match="^td_loss: is of errors of values"):
+        ddpg.make_trainer(config, PENDULUM, td_loss=lambda error, config: jnp.abs(error))
+
+
+def test_a_setting_of_another_kind_of_critic_is_told():
+    usual = sac.Config()
+    assert cfg.unused([sac.Config(v_min=-5.0)], usual) == ["v_min = -5.0: has no effect without critic = 'categorical'"]
+    assert cfg.unused([sac.Config(critic="quantile", huber_delta=1.0)], usual) == [
+        "huber_delta = 1.0: has no effect without critic = 'scalar'"
+    ]
+
+
+def test_critics_have_widths_of_their_own():
+    for algo in (sac, td3):
+        config = algo.Config(**SMALL, critic_hidden_sizes=(6, 5))
+        params = jax.eval_shape(algo.make_learner(config, PENDULUM).init, jax.random.key(0), jnp.zeros((4, 3))).params
+        assert params["critic"]["params"]["joint"]["Dense_1"]["kernel"].shape == (2, 6, 5)
+        assert params["actor"]["params"]["torso"]["Dense_0"]["kernel"].shape == (3, 4)
