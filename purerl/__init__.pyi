@@ -38,6 +38,7 @@ from .algos.reinforce import reinforce as reinforce
 from .algos.sac import sac as sac
 from .algos.sac_discrete import sac_discrete as sac_discrete
 from .algos.td3 import td3 as td3
+from .algos.tqc import tqc as tqc
 from .algos.vdn import vdn as vdn
 from .config import check as check
 from .config import sweep as sweep

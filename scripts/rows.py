@@ -100,6 +100,7 @@ ROWS = (
     Row("ddpg", "Pendulum-v1", 5e4, SMALL, 8),
     Row("td3", "Pendulum-v1", 5e4, SMALL, 8),
     Row("sac", "Pendulum-v1", 5e4, "", 8),
+    Row("tqc", "Pendulum-v1", 5e4, "", 8),
     Row("ppo", "Acrobot-v1"),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
     Row("dqn", "CartPole-v1", 2e5),

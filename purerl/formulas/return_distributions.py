@@ -82,3 +82,18 @@ def quantiles(size: int, kappa: Scalar) -> Family:
         return td_errors.quantile_huber(out, midpoints, target.values, kappa)
 
     return Family(size, Atoms, loss)
+
+
+def truncated(out: Array, dropped: int) -> Array:
+    """Computes the pooled quantiles of ``K`` critics without the largest: ``[..., K * (J - dropped)]``, ascending.
+
+    Kuznetsov et al. 2020, arXiv 2005.04269, section 3: the ``K * J`` atoms are sorted together, and the
+    ``dropped * K`` largest left out, whichever critics they are of.
+
+    Args:
+        out: Quantiles ``[..., K, J]``.
+        dropped: Atoms to leave out for each critic, below ``J``.
+    """
+    num_critics, size = out.shape[-2:]
+    pooled = jnp.sort(out.reshape(*out.shape[:-2], num_critics * size), axis=-1)
+    return pooled[..., : num_critics * (size - dropped)]

@@ -40,6 +40,7 @@ from purerl.algos import (
     sac,
     sac_discrete,
     td3,
+    tqc,
     vdn,
 )
 from purerl.envs.union import union
@@ -384,6 +385,24 @@ ROWS = {
         sac.SACConfig(**CONTINUOUS, initial_temperature=0.1, target_entropy=-2.0),
         critics_at_mode(sac.make_network, of_box(soft.squashed_mode)),
         free=FREE,
+        idle=PRIORITIES,
+        longer=4,
+    ),
+    "tqc": Row(
+        tqc.tqc,
+        tqc.TQCConfig(
+            **CONTINUOUS | {"huber_delta": 1e4},
+            num_critics=2,
+            num_quantiles=8,
+            dropped_quantiles=1,
+            kappa=0.05,
+            initial_temperature=0.1,
+            target_entropy=-2.0,
+        ),
+        lambda config, env, state, obs: jnp.mean(
+            critics_at_mode(tqc.make_network, of_box(soft.squashed_mode))(config, env, state, obs), axis=-1
+        ),
+        free={"max_grad_norm": 10.0},
         idle=PRIORITIES,
         longer=4,
     ),

@@ -9,8 +9,9 @@ import pytest
 from compiling import compiled, for_bits
 
 from purerl import config as cfg
-from purerl import ddpg, envs, sac, td3
+from purerl import ddpg, envs, sac, td3, tqc
 from purerl.errors import ConfigError
+from purerl.formulas import return_distributions
 from purerl.formulas.return_distributions import Atoms
 from purerl.learners.families import off_policy_gradients
 from purerl.spaces import Box
@@ -78,6 +79,21 @@ def test_updates_by_hand(kind):
     assert_by_hand(learner, oracle, state)
 
 
+def test_truncated_updates_by_hand():
+    """TQC's: two of four quantiles left out for each of three critics."""
+    config = tqc.Config(**BY_HAND, num_critics=3, num_quantiles=4, dropped_quantiles=2, kappa=0.5)
+    learner = compiled(tqc.make_learner(config, PENDULUM, optimiser=optax.sgd(RATE)), "init", "update")
+    state = learner.init(jax.random.key(1), samples(0).items.obs)
+    assert_by_hand(learner, critic_oracle.SoftActorCritic(state, "quantile", RATE, 0.1, kappa=0.5, left=6), state)
+
+
+def test_truncation_leaves_out_the_largest_of_all():
+    """Whichever critics they are of, one that is far too high loses all its atoms; equal ones count each."""
+    out = jnp.array([[1.0, 2.0, 3.0], [9.0, 8.0, 7.0], [3.0, 0.0, 3.0]])
+    np.testing.assert_array_equal(return_distributions.truncated(out, 1), [0.0, 1.0, 2.0, 3.0, 3.0, 3.0])
+    np.testing.assert_array_equal(return_distributions.truncated(out, 0), np.sort(np.ravel(out)))
+
+
 def test_the_target_of_an_end_is_the_reward_alone():
     """All atoms of the next state fall on the reward where nothing follows: nothing of them leaks into the target."""
     family = off_policy_gradients.family_of(sac.Config(critic="categorical", num_atoms=5, v_min=-2.0, v_max=2.0))
@@ -115,6 +131,8 @@ def test_distributions_learn_the_return_of_a_policy(algo, kind):
 def test_settings_that_do_not_fit_are_told(changes, line):
     with pytest.raises(ConfigError, match=line):
         sac.make_trainer(sac.Config(**SMALL, **changes), PENDULUM)
+    with pytest.raises(ConfigError, match="^dropped_quantiles = 9: must be below num_quantiles = 9$"):
+        tqc.make_trainer(tqc.Config(**SMALL, num_quantiles=9, dropped_quantiles=9), PENDULUM)
 
 
 def test_a_loss_of_errors_is_refused_by_critics_without_them():
