@@ -22,6 +22,7 @@ from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
+WITHOUT_DRIFT = cfg.Needs("noise = 'gaussian'", lambda config: config.noise == "gaussian")
 
 
 @cfg.config(num_critics=1)
@@ -33,13 +34,38 @@ class DDPGConfig(off_policy_gradients.CriticKindConfig):
     steps, decaying to 0."""
     noise_deviation: cfg.NonNegative = 0.2
     """Standard deviation of the noise per step, for actions scaled to [-1, 1]."""
+    noise_deviation_max: Annotated[float | int, cfg.Range(0), WITHOUT_DRIFT] = 0
+    """If not 0, each environment draws its standard deviation uniformly between noise_deviation and this, anew for each
+    episode, so that many environments explore in different ways."""
     noise_damping: Annotated[cfg.Fraction, WITH_DRIFT] = 0.15
     """Fraction by which the noise decays at each step."""
+
+
+def problems(config: DDPGConfig, env: Env | None) -> list[str]:
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be a bounded Box, and a range of noise must have its ends in order.
+    """
+    low, high = config.noise_deviation, config.noise_deviation_max
+    wrong = high and cfg.known(low) and low > high
+    lines = [f"noise_deviation_max = {high}: must be 0 or at least noise_deviation = {low}"] if wrong else []
+    return lines + off_policy_gradients.kind_problems(config, env)
 
 
 def make_network(config: DDPGConfig, env: Env) -> ActorAndCritics:
     """Makes an actor, whose outputs are actions before their tanh, and critics."""
     return off_policy_gradients.networks_for_box(config, env, 1, off_policy_gradients.family_of(config))
+
+
+class Noise(NamedTuple):
+    """The randomness of actions: normal and uniform vectors ``[..., D]``, and what a deviation ``[...]`` is drawn by.
+
+    ``size`` is ``()`` where all environments have the same deviation.
+    """
+
+    normal: Array
+    random: Array
+    size: PyTree
 
 
 class BoxPolicy(NamedTuple):
@@ -76,16 +102,20 @@ def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPol
         seen = action if free is None else jnp.where(trees.like(free, action), action, 0.0)
         return network.q_values(params, obs, seen)
 
-    def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        key_normal, key_uniform = jax.random.split(key)
-        shape = *shape, network.size
-        return draw.normal(key_normal, shape), draw.uniform(key_uniform, shape, -1.0, 1.0)
+    differs = config.noise_deviation_max > 0
 
-    def explore(
-        actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: tuple[Array, Array]
-    ) -> tuple[Array, PyTree]:
-        normal, random = noise
-        if config.noise == "gaussian":
+    def noise(key: Key, shape: tuple[int, ...]) -> Noise:
+        key_normal, key_uniform, *key_size = jax.random.split(key, 3 if differs else 2)
+        vectors = *shape, network.size
+        size = draw.uniform(key_size[0], shape) if differs else ()
+        return Noise(draw.normal(key_normal, vectors), draw.uniform(key_uniform, vectors, -1.0, 1.0), size)
+
+    def explore(actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: Noise) -> tuple[Array, PyTree]:
+        normal, random, size = noise
+        if differs:
+            carry = exploration.kept_or_drawn(carry, size, config.noise_deviation, config.noise_deviation_max)
+            disturbance = carry[:, None] * normal
+        elif config.noise == "gaussian":
             disturbance = config.noise_deviation * normal
         else:
             carry = exploration.ornstein_uhlenbeck(carry, normal, config.noise_damping, config.noise_deviation)
@@ -94,6 +124,8 @@ def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPol
         return to_box(jnp.where(updated, action, random)), carry
 
     def init_carry(num_envs: int) -> PyTree:
+        if differs:
+            return jnp.zeros(num_envs)
         return () if config.noise == "gaussian" else jnp.zeros((num_envs, network.size))
 
     return BoxPolicy(
@@ -157,7 +189,7 @@ code for TD3, which waits longer before its first update). Defaults are for task
 ddpg = Algorithm(
     "ddpg",
     DDPGConfig,
-    off_policy_gradients.kind_problems,
+    problems,
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),

@@ -57,8 +57,8 @@ def make_learner(
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         key_next, key_actor = jax.random.split(key)
         batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
-        normal, _ = policy.acting.noise(key_next, sample.weight.shape)
-        action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), normal)
+        noise = policy.acting.noise(key_next, sample.weight.shape).normal
+        action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), noise)
         next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
         batch = agent.with_target(batch, *agent.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
@@ -69,7 +69,7 @@ def make_learner(
 td3 = Algorithm(
     "td3",
     TD3Config,
-    off_policy_gradients.kind_problems,
+    ddpg.problems,
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),

@@ -56,3 +56,12 @@ def ornstein_uhlenbeck(state: Array, noise: Array, damping: Scalar, deviation: S
     ``noise`` is standard normal.
     """
     return (1 - damping) * state + deviation * noise
+
+
+def kept_or_drawn(kept: Array, uniform: Array, low: Scalar, high: Scalar) -> Array:
+    """Draws a size of the noise from ``[low, high)`` for each environment that has none yet, whose ``kept`` is 0.
+
+    Elementwise. FastTD3 (Seo et al. 2025, arXiv 2505.22642) keeps the size of an environment's noise for an episode, so
+    that a fleet explores with small and with large noise at once. ``uniform`` is drawn from [0, 1).
+    """
+    return jnp.where(kept == 0.0, low + (high - low) * uniform, kept)

@@ -9,7 +9,8 @@ import optax
 import pytest
 from compiling import compiled
 
-from purerl import ddpg, envs, sac, sac_discrete, td3
+from purerl import config as cfg
+from purerl import counters, ddpg, envs, sac, sac_discrete, td3
 from purerl.algos.ddpg import make_network
 from purerl.algos.sac import make_network as make_sac_network
 from purerl.errors import ConfigError
@@ -161,11 +162,63 @@ def test_noise_that_remembers_begins_anew():
     assert state.actors.carry.shape == (4, 1)
     assert len(np.unique(state.actors.carry)) == 4
     learner = make_learner(ddpg, config)
-    normal, random = learner.noise(jax.random.key(1), (4,))
+    noise = learner.noise(jax.random.key(1), (4,))
     _, carry, _ = learner.explore(
-        learner.behaviour(state.learner), Situation(state.actors.obs, jnp.ones((4, 1))), (normal, random)
+        learner.behaviour(state.learner), Situation(state.actors.obs, jnp.ones((4, 1))), noise
     )
-    np.testing.assert_allclose(carry, 0.85 + 0.2 * normal, rtol=1e-6)
+    np.testing.assert_allclose(carry, 0.85 + 0.2 * noise.normal, rtol=1e-6)
+
+
+RANGED = {"noise_deviation": 0.1, "noise_deviation_max": 0.5}
+
+
+@pytest.mark.parametrize("algo", [ddpg, td3], ids=lambda algo: algo.name)
+def test_environments_draw_the_size_of_their_noise(algo):
+    """By hand: uniform between the ends, kept over steps, and drawn anew for those that begin an episode alone."""
+    learner, size = make_learner(algo, algo.Config(**SMALL, **RANGED)), 4096
+    obs = jnp.ones((size, 3))
+    state = learner.init(jax.random.key(1), obs)
+    behaviour = learner.behaviour(state._replace(updates=counters.increment(state.updates)))
+    mean = np.asarray(learner.exploit(learner.policy(state), Situation(obs, ()), jax.random.key(0))[0]) / 2
+    noises = [learner.noise(jax.random.key(i), (size,)) for i in range(2)]
+    carry = learner.init_carry(size)
+    action, carry, _ = learner.explore(behaviour, Situation(obs, carry), noises[0])
+    deviation = 0.1 + 0.4 * np.asarray(noises[0].size, np.float64)
+    np.testing.assert_allclose(carry, deviation, rtol=1e-6)
+    assert (
+        abs(deviation.mean() - 0.3) <= 4 * 0.4 / np.sqrt(12 * size) and deviation.min() < 0.11 < 0.49 < deviation.max()
+    )
+    by_hand = np.clip(mean + deviation[:, None] * np.asarray(noises[0].normal, np.float64), -1.0, 1.0)
+    np.testing.assert_allclose(np.asarray(action) / 2, by_hand, atol=1e-6)
+    ended = np.arange(size) % 3 == 0
+    begun = jnp.where(ended, learner.init_carry(size), carry)  # as `rollout.restart` does
+    _, after, _ = learner.explore(behaviour, Situation(obs, begun), noises[1])
+    anew = 0.1 + 0.4 * np.asarray(noises[1].size, np.float64)
+    np.testing.assert_allclose(after, np.where(ended, anew, deviation), rtol=1e-6)
+    for x, y in ((noises[0].size, noises[0].normal[:, 0]), (noises[0].size, noises[1].size)):  # draws of their own
+        assert abs(np.corrcoef(x, y)[0, 1]) <= 4 / np.sqrt(size)
+
+
+@pytest.mark.rest
+def test_a_fleet_keeps_the_sizes_until_an_episode_ends():
+    trainer = td3.make_trainer(td3.Config(**SMALL, **RANGED), PENDULUM)  # whose episodes have 10 steps
+    state, sizes = jax.jit(trainer.init)(jax.random.key(0)), []
+    step = jax.jit(trainer.step)
+    for _ in range(5):
+        sizes.append(np.asarray(state.actors.carry))
+        state, _ = step(state)
+    before, ended, begun, within, anew = sizes  # after 16, 20, 24, 28 and 32 steps: episodes ended at 10, 20 and 30
+    assert np.all(ended == 0)
+    np.testing.assert_array_equal(begun, within)
+    for x, y in ((before, begun), (within, anew)):
+        assert len(np.unique([*x, *y])) == 8 and np.all((x >= 0.1) & (x < 0.5))
+
+
+def test_a_range_of_noise_has_its_ends_in_order():
+    (line,) = td3.problems(td3.Config(**SMALL, noise_deviation=0.4, noise_deviation_max=0.2), PENDULUM)
+    assert line == "noise_deviation_max = 0.2: must be 0 or at least noise_deviation = 0.4"
+    drifting = ddpg.Config(**SMALL, noise="ornstein-uhlenbeck", noise_deviation_max=0.5)
+    assert "noise_deviation_max" in cfg.unused([drifting], ddpg.Config())[0]
 
 
 def test_step_sizes_decay_to_nothing_together(sample):
