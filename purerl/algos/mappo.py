@@ -57,4 +57,10 @@ def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts])
     return parent.make_learner(config, env, **parts)
 
 
-mappo = ippo._replace(name="mappo", own_learner=make_learner, view=view)
+def problems(config: IPPOConfig, env: Env | None) -> list[str]:
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
+    lines = ["shared_torso = True: must be False; the actor does not see what the critic sees"]
+    return parent.problems(config, env) + (lines if config.shared_torso else [])
+
+
+mappo = ippo._replace(name="mappo", own_problems=problems, own_learner=make_learner, view=view)

@@ -188,8 +188,9 @@ def predictions(out: Array) -> Array:
 class PolicyAndValue(nn.Module):
     """Two `Head`s on the same features ``[..., F]``: ``(policy [..., size], value [...])``.
 
-    Each has a dense layer of ``width`` units before it. ``free`` further outputs of the policy are parameters that do
-    not depend on the features. With ``num_predictions`` above 1 the value is ``[..., num_predictions]``.
+    Each has a dense layer of ``width`` units before it, or none if ``width`` is 0. ``free`` further outputs of the
+    policy are parameters that do not depend on the features. With ``num_predictions`` above 1 the value is ``[...,
+    num_predictions]``.
     """
 
     width: int
@@ -201,7 +202,23 @@ class PolicyAndValue(nn.Module):
     @nn.compact
     def __call__(self, features: Array) -> tuple[Array, Array]:
         """Returns the policy's outputs, those of ``free`` last, and the value."""
-        hidden = MLP((self.width,), self.activation), MLP((self.width,), self.activation)
+        widths = (self.width,) if self.width else ()
+        hidden = MLP(widths, self.activation), MLP(widths, self.activation)
         policy = Head(hidden[0], self.size, scale=0.01, free=self.free)(features)
         value = Head(hidden[1], 1, scale=1.0, beside=self.num_predictions - 1)
         return policy, predictions(value(features))
+
+
+class SharedTorso(nn.Module):
+    """Two linear layers on the features of one ``torso``: ``(policy [..., size], value [...])``; see `PolicyAndValue`.
+
+    The gradient of the torso is the sum of those of the policy's and the value's loss.
+    """
+
+    torso: nn.Module
+    heads: PolicyAndValue
+
+    def __call__(self, obs: PyTree) -> tuple[Array, Array]:
+        """Returns the policy's outputs and the value of an observation."""
+        out: tuple[Array, Array] = self.heads(self.torso(obs))
+        return out

@@ -5,7 +5,7 @@ An algorithm's file has its settings, its loss, its estimates and its steps. It 
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import Annotated, Any, ClassVar, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from purerl.learners.parts.stale_actors import StaleActorSettings
 from purerl.names import tell_once
 from purerl.networks import ActorCritic, recurrent
 from purerl.networks.given import Fitting, given_or_own
-from purerl.networks.heads import PolicyAndValue
+from purerl.networks.heads import PolicyAndValue, SharedTorso, shared_actor_critic
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import (
     Array,
@@ -57,6 +57,8 @@ class ActorCriticConfig(
     """Scale rewards by the running standard deviation of the discounted return."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers of actor and critic. With a memory, the last layer follows it."""
+    shared_torso: Annotated[bool, settings.WITHOUT_MEMORY] = False
+    """Use one torso for actor and critic, with a linear layer for each, instead of one torso for each."""
 
     @property
     def total_updates(self) -> int:
@@ -371,9 +373,10 @@ def make_agent(
     distribution = distributions.for_space(env.action_space)
     own = make_network(config, env, distribution, num_predictions)
     made = given_or_own(network, own, env.observation_space)
-    if isinstance(network, nn.Module) and config.normalize_reward is False:
+    whose = "network" if isinstance(network, nn.Module) else "shared_torso = True"
+    if (isinstance(network, nn.Module) or shares_torso(config)) and config.normalize_reward is False:
         tell_once(
-            "hint: network: policy and value share it; where returns are large, normalize_reward = True keeps the "
+            f"hint: {whose}: policy and value share it; where returns are large, normalize_reward = True keeps the "
             "gradient of the value's loss from outweighing the policy's"
         )
     return Agent(
@@ -391,7 +394,7 @@ def make_agent(
 def make_network(
     config: ActorCriticConfig, env: Env, distribution: Distribution, num_predictions: int = 1
 ) -> ActorCritic:
-    """Makes actor and critic with a torso each, or with a torso and a memory for both.
+    """Makes actor and critic with a torso each, or with a torso for both, which a memory may follow.
 
     A Gaussian's standard deviations are free parameters.
 
@@ -405,6 +408,10 @@ def make_network(
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
     torso = settings.make_torso(config, env, widths)
+    if shares_torso(config):
+        heads = PolicyAndValue(0, size, free, networks.ACTIVATIONS[config.activation], num_predictions)
+        shared = SharedTorso(torso, heads)
+        return shared_actor_critic(shared.init, shared.apply)
     if config.memory == "none":
         return networks.actor_critic(
             networks.Head(torso, size, scale=0.01, free=free),
@@ -412,6 +419,11 @@ def make_network(
         )
     head = PolicyAndValue(config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions)
     return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
+
+
+def shares_torso(config: ActorCriticConfig) -> bool:
+    """Tells whether actor and critic have one torso because ``config`` asks for it."""
+    return config.shared_torso and config.memory == "none"
 
 
 def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:

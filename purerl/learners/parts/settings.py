@@ -100,6 +100,7 @@ class Torso:
 
 
 WITH_MEMORY = cfg.Needs("a memory", lambda config: config.memory != "none")
+WITHOUT_MEMORY = cfg.Needs("memory = 'none'; with a memory the torso is shared", lambda config: config.memory == "none")
 WITH_WINDOW = cfg.Needs("memory = 'gtrxl'", lambda config: config.memory == "gtrxl")
 WITH_LAG = cfg.Needs("a lag", lambda config: config.lag != 0)
 WITH_PRIORITIES = cfg.Needs("prioritised", lambda config: config.prioritised)

@@ -1,0 +1,136 @@
+"""What the actor-critics share: a torso for both of its halves."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from compiling import at_random
+
+from purerl import a2c, dpo, envs, impala, mappo, ppo, spaces
+from purerl.errors import ConfigError
+from purerl.exports import exporting
+from purerl.learners.families import actor_critic
+from purerl.learners.families.actor_critic import Extras
+from purerl.types import Transition
+
+ENV = envs.make("CartPole-v1")
+SMALL = {"num_envs": 4, "num_steps": 8, "total_steps": 320, "hidden_sizes": (3,), "shared_torso": True}
+RNG = np.random.default_rng(0)
+
+
+def dense(params):
+    """Kernel and bias of a layer, float64."""
+    return np.asarray(params["kernel"], np.float64), np.asarray(params["bias"], np.float64)
+
+
+def layers(params):
+    """The layer of the torso, and those of both heads."""
+    heads = params["params"]["heads"]
+    return params["params"]["torso"]["Dense_0"], heads["Head_0"]["Dense_0"], heads["Head_1"]["Dense_0"]
+
+
+def halves(params, obs, action, advantage, target, config):
+    """The gradients of the policy's and the value's loss of a torso of one tanh layer, each by hand."""
+    torso, logits, value = map(dense, layers(params))
+    count = len(obs)
+    hidden = np.tanh(obs @ torso[0] + torso[1])
+    z = hidden @ logits[0] + logits[1]
+    log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    p, chosen = np.exp(log_p), np.eye(z.shape[1])[action]
+    entropy = -(p * log_p).sum(axis=1, keepdims=True)
+    of_z = (-advantage[:, None] * (chosen - p) + config.entropy_coef * p * (log_p + entropy)) / count
+    of_v = config.value_coef * ((hidden @ value[0] + value[1])[:, 0] - target)[:, None] / count
+
+    def back(of_out, layer):
+        of_hidden = of_out @ layer[0].T * (1 - hidden**2)
+        return (obs.T @ of_hidden, of_hidden.sum(axis=0)), (hidden.T @ of_out, of_out.sum(axis=0))
+
+    return back(of_z, logits), back(of_v, value)
+
+
+def trajectory(steps, count):
+    """Steps ``[T, B]`` whose advantages and targets are in the rewards, and no end of an episode."""
+    obs = jnp.asarray(RNG.normal(size=(steps, count, 4)), jnp.float32)
+    action = jnp.asarray(RNG.integers(0, 2, (steps, count)), jnp.int32)
+    reward, never = jnp.asarray(RNG.normal(size=(steps, count)), jnp.float32), jnp.zeros((steps, count), bool)
+    extras = Extras(jnp.zeros((steps, count, 2)), ())
+    return Transition(obs, action, reward, never, never, obs, extras)
+
+
+def test_the_gradient_of_a_shared_torso_is_the_sum_of_two():
+    """One step down A2C's loss by plain descent moves the torso by the sum of what either half would, and each linear
+    layer by its own alone, as computed by hand in float64; for two agents side by side."""
+    config = a2c.Config(**SMALL, normalize_reward=False, max_grad_norm=1e6)
+    estimate = lambda columns: (columns.reward, 3 * columns.reward)
+    learner = a2c.make_learner(config, ENV, optimiser=optax.sgd(1.0), estimate=estimate)
+    two = [at_random(learner.init, jax.random.key(0), jnp.zeros((4, 4)), seed=i) for i in range(2)]
+    begun, steps = jax.tree.map(lambda *x: jnp.stack(x), *two), trajectory(8, 4)
+    after = jax.jit(jax.vmap(lambda state: learner.update(state, steps, jax.random.key(0)).state))(begun)
+    obs, action, reward = (np.asarray(x).reshape(32, *x.shape[2:]) for x in (steps.obs, steps.action, steps.reward))
+    for i in range(2):
+        old, new = (jax.tree.map(lambda x, i=i: np.asarray(x[i], np.float64), x.params) for x in (begun, after))
+        policy, value = halves(old, obs.astype(np.float64), action, reward, 3 * reward, config)
+        results = layers(jax.tree.map(lambda x, y: x - y, old, new))
+        both = tuple(x + y for x, y in zip(policy[0], value[0], strict=True))
+        assert min(np.abs(x).max() for x in (*policy[0], *value[0])) > 1e-3
+        for result, (kernel, bias) in zip(results, (both, policy[1], value[1]), strict=True):
+            np.testing.assert_allclose(result["kernel"], kernel, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(result["bias"], bias, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "Breakout-MinAtar"])
+def test_a_shared_torso_halves_the_parameters_below_the_heads(env):
+    """Without it the trees are what they were: ``actor`` and ``critic``. With it one export has the actor's half."""
+    made, kept = envs.make(env), None
+    for shared in (False, True):
+        config = ppo.Config(hidden_sizes=(8,), shared_torso=shared)
+        learner = ppo.make_learner(config, made)
+        obs = jax.tree.map(lambda x: jnp.zeros((2, *x.shape), x.dtype), spaces.struct(made.observation_space))
+        params = jax.eval_shape(learner.init, jax.random.key(0), obs).params
+        count = lambda tree: sum(x.size for x in jax.tree.leaves(tree))
+        if not shared:
+            assert set(params) == {"actor", "critic"}
+            kept = count(params) - count(params["critic"]) + 8 + 1
+        else:
+            assert set(params["params"]) == {"torso", "heads"} and count(params) == kept
+
+
+def test_an_export_of_a_shared_torso_has_the_actors_half(tmp_path):
+    """Neither the value's kernel nor its bias is in the file, and actions are those of the learner."""
+    config = ppo.Config(hidden_sizes=(8,), shared_torso=True)
+    learner = ppo.make_learner(config, ENV)
+    state = learner.init(jax.random.key(0), jnp.zeros((2, 4)))
+    made = exporting.acting(learner, learner.policy(state), ENV.observation_space, {})
+    exporting.write_numpy(tmp_path / "policy", made)
+    folder = exporting.runner.load(tmp_path / "policy")
+    arrays = exporting.safetensors.numpy.load_file(next((tmp_path / "policy").glob("*.safetensors")))
+    assert sum(x.size for x in arrays.values()) == 4 * 8 + 8 + 8 * 2 + 2
+    obs = RNG.normal(size=(50, 4)).astype(np.float32)
+    np.testing.assert_array_equal(folder.act(obs, folder.begin(50))[0], made.act(obs)[0])
+
+
+def test_a_shared_torso_is_refused_where_there_is_none():
+    """By teams whose critics see something else; with a memory, which shares it already, by the command line alone."""
+    config = mappo.Config(shared_torso=True)
+    [line] = mappo.problems(config, envs.make("Landmarks-v0"))
+    assert line.startswith("shared_torso = True: must be False")
+    with pytest.raises(ConfigError, match="shared_torso"):
+        mappo.make_train(config, envs.make("Landmarks-v0"))
+    for memory in ("gru", "none"):
+        config = ppo.Config(shared_torso=True, memory=memory)
+        assert actor_critic.shares_torso(config) is (memory == "none") and not ppo.problems(config, ENV)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("algo", [impala, dpo])
+def test_every_family_member_trains_with_a_shared_torso(algo, key):
+    config = algo.Config(**SMALL, entropy_coef=0.0)
+    result = jax.jit(jax.vmap(algo.make_train(config, ENV)))(jax.random.split(key))
+    [kernel] = {x.shape for x in jax.tree.leaves(result.state.learner.params["params"]["torso"]) if x.ndim == 3}
+    assert kernel == (2, 4, 3) and np.all(np.isfinite(result.metrics["loss"]))
+    assert dataclasses.replace(config, shared_torso=False) == algo.Config(
+        **{**SMALL, "shared_torso": False}, entropy_coef=0.0
+    )
