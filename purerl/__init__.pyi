@@ -39,6 +39,7 @@ from .algos.sac import sac as sac
 from .algos.sac_discrete import sac_discrete as sac_discrete
 from .algos.td3 import td3 as td3
 from .algos.tqc import tqc as tqc
+from .algos.v_mpo import v_mpo as v_mpo
 from .algos.vdn import vdn as vdn
 from .config import check as check
 from .config import sweep as sweep

@@ -64,6 +64,20 @@ def largest(tree: Any) -> Any:
     return jax.lax.pmax(tree, AXIS) if count() > 1 else tree
 
 
+def gathered(tree: Any) -> Any:
+    """Returns the rows ``[S * N, ...]`` of all shards for leaves ``[N, ...]``; `part` takes a shard's own out again."""
+    if count() == 1:
+        return tree
+    return jax.tree.map(lambda x: jax.lax.all_gather(x, AXIS, tiled=True), tree)
+
+
+def part(tree: Any) -> Any:
+    """Returns this shard's own rows ``[N, ...]`` of leaves ``[S * N, ...]`` that have those of all, as `gathered`."""
+    if count() == 1:
+        return tree
+    return jax.tree.map(lambda x: x.reshape(count(), -1, *x.shape[1:])[index()], tree)
+
+
 def every(condition: jax.Array) -> jax.Array:
     """Returns whether ``condition`` (bool) holds in every shard."""
     return total(jnp.where(condition, 0, 1)) == 0 if count() > 1 else condition

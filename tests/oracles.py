@@ -136,3 +136,46 @@ def quantile_huber(quantiles, taus, targets, kappa):
             size = 0.5 * delta**2 if abs(delta) <= kappa else kappa * (abs(delta) - 0.5 * kappa)
             total += abs(tau - (delta < 0)) * size / kappa / len(targets)
     return total
+
+
+class Adam:
+    """Adam of numbers in a vector, after a clip of the gradient's length (Kingma & Ba 2015, algorithm 1)."""
+
+    def __init__(self, rate, epsilon, longest):
+        self.rate, self.epsilon, self.longest = rate, epsilon, longest
+        self.count, self.mean, self.square = 0, 0.0, 0.0
+
+    def step(self, gradient):
+        """What is added to the parameters."""
+        gradient = np.asarray(gradient) * min(1.0, self.longest / np.linalg.norm(gradient))
+        self.count += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient**2
+        mean, square = self.mean / (1 - 0.9**self.count), self.square / (1 - 0.999**self.count)
+        return -self.rate * mean / (np.sqrt(square) + self.epsilon)
+
+
+class Duals:
+    """The temperature and the multipliers of MPO and V-MPO: softplus of numbers that Adam moves down their duals."""
+
+    def __init__(self, temperature, multipliers, e_step_kl, bounds, adam):
+        self.raw = np.log(np.expm1(np.array([temperature, *multipliers])))
+        self.e_step_kl, self.bounds, self.adam = e_step_kl, np.array(bounds), adam
+
+    @property
+    def values(self):
+        return np.log1p(np.exp(self.raw))
+
+    def weights(self, values, prior):
+        """Of the E-step ``[N, A]``."""
+        weights = prior * np.exp((values - values.max(axis=-1, keepdims=True)) / self.values[0])
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    def step(self, values, prior, weight, divergence):
+        """By ``d/dT T (bound + log sum p exp(v / T)) = bound + log sum p exp(v / T) - sum w v / T``."""
+        temperature, scaled = self.values[0], values / self.values[0]
+        slope = self.e_step_kl + np.log(np.sum(prior * np.exp(scaled), axis=-1))
+        slope = slope - np.sum(self.weights(values, prior) * scaled, axis=-1)
+        gradient = np.array([np.mean(weight * slope), *(self.bounds - divergence)])
+        assert temperature > 0
+        self.raw = self.raw + self.adam.step(gradient / (1 + np.exp(-self.raw)))

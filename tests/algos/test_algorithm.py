@@ -151,7 +151,7 @@ def test_settings_are_shared_by_the_families():
     by_element = {name for name, names in fields.items() if "max_grad_norm" not in names}
     assert by_element == {"disco"}, "its optimiser clips each number of an update"
     with_memory = {name for name, names in fields.items() if {"memory", "memory_size", "memory_window"} <= names}
-    gradients = {"a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"}
+    gradients = {"a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce", "v-mpo"}
     assert with_memory == gradients | {"agent57", "iql", "ngu", "qmix", "r2d2", "r2d3", "vdn"}
 
 

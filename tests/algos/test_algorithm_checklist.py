@@ -61,7 +61,10 @@ def test_the_table_of_sockets_names_who_has_them():
     }
     assert {socket: of[socket] for socket in named} == named
     others = set().union(*named.values()) - {"disco"}
-    assert row("optimiser") == "all of these except disco, and reinforce" and of["optimiser"] == others | {"reinforce"}
+    assert row("optimiser") == "all of these except disco; reinforce, v-mpo" and of["optimiser"] == others | {
+        "reinforce",
+        "v-mpo",
+    }
 
 
 def test_the_index_is_made_of_what_algorithms_say():

@@ -41,6 +41,7 @@ from purerl.algos import (
     sac_discrete,
     td3,
     tqc,
+    v_mpo,
     vdn,
 )
 from purerl.envs.union import union
@@ -267,6 +268,7 @@ ROWS = {
         critic,
         free={"clip_epsilon": 10.0},
     ),
+    "v-mpo": Row(v_mpo.v_mpo, v_mpo.VMPOConfig(**SURROGATE), critic, idle=("lag", "m_step_kl_deviation")),
     "pqn": Row(
         pqn.pqn,
         pqn.PQNConfig(**SURROGATE, epsilon_end=0.2, exploration_fraction=0.5, max_grad_norm=0.5),

@@ -54,7 +54,7 @@ OF_TEAMS = {
     "tree": "has dict actions; the algorithm needs Discrete",
 }
 """What those say whose agents choose one of their actions each."""
-GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"
+GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce", "v-mpo"
 TEAMS = "iql", "masac", "qmix", "vdn"
 BOXES = "ddpg", "sac", "td3"
 

@@ -162,7 +162,7 @@ def test_past_versions_grow():
 
 @pytest.mark.parametrize(
     "algo",
-    ["a2c", "appo", "dpo", "impala", "reinforce", "apex", "c51", "iqn", "pqn", "qr-dqn", "rainbow"],
+    ["a2c", "appo", "dpo", "impala", "reinforce", "v-mpo", "apex", "c51", "iqn", "pqn", "qr-dqn", "rainbow"],
 )
 def test_every_learner_acts_as_before(algo):
     settings = {"layer_norm": False} if algo == "pqn" else {}

@@ -114,7 +114,7 @@ class Batch(NamedTuple):
     """Samples ``[N, ...]`` to learn from, or sequences ``[N, L, ...]`` with the ``carry`` ``[N]`` that they begin with.
 
     Ratios of probabilities refer to ``log_prob``; ``value`` is the critic's before the update; ``acting`` and
-    ``present`` are those of `Steps`.
+    ``present`` are those of `Steps`; ``policy`` are parameters of an older policy, where an algorithm compares them.
     """
 
     obs: PyTree
@@ -127,6 +127,7 @@ class Batch(NamedTuple):
     target: Array
     acting: Array | tuple[()]
     present: Array | tuple[()]
+    policy: PyTree = ()
 
 
 ValueLoss = Callable[[Array, Array, Array, Any], Array]
@@ -221,7 +222,15 @@ class Agent(NamedTuple):
         return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)
 
     def samples(
-        self, steps: Steps, length: int, *, log_prob: Array, value: Array, advantage: Array, target: Array
+        self,
+        steps: Steps,
+        length: int,
+        *,
+        log_prob: Array,
+        value: Array,
+        advantage: Array,
+        target: Array,
+        policy: PyTree = (),
     ) -> Batch:
         """Cuts a trajectory into samples or, for a network with a memory, into sequences.
 
@@ -232,6 +241,7 @@ class Agent(NamedTuple):
             value: The critic's values before the update ``[T, B]``.
             advantage: Advantages ``[T, B]``.
             target: What values learn ``[T, B]``.
+            policy: Parameters of an older policy ``[T, B, ...]``; ``()``: not needed.
         """
         remembers = self.remembers(steps)
         length = length if remembers else 1
@@ -242,11 +252,12 @@ class Agent(NamedTuple):
             x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
             return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
 
-        obs, action, last, acting, present = jax.tree.map(
-            cut, (steps.obs, steps.action, steps.last, steps.acting, steps.present)
+        obs, action, last, acting, present, policy = jax.tree.map(
+            cut, (steps.obs, steps.action, steps.last, steps.acting, steps.present, policy)
         )
         carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), steps.carry)
-        return Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target), acting, present)
+        estimates = cut(log_prob), cut(value), cut(advantage), cut(target)
+        return Batch(obs, action, last, carry, *estimates, acting, present, policy)
 
     def remembers(self, steps: Steps | Batch) -> bool:
         """Tells whether the network has a memory."""
