@@ -44,6 +44,7 @@ PROBES = {
     "probe/target-action": "purerl.envs.probes:target_action",
     "probe/dict-obs": "purerl.envs.probes:dict_obs",
     "probe/multi-discrete": "purerl.envs.probes:multi_discrete",
+    "probe/hybrid": "purerl.envs.probes:hybrid",
     "probe/illegal-actions": "purerl.envs.probes:illegal_actions",
 }
 """Probes by name: the module and the function that makes each."""

@@ -83,6 +83,72 @@ def bounds(leaf: Any) -> tuple[Any, Any]:
     return 0, leaf.n - 1 if isinstance(leaf, Discrete) else np.array(leaf.sizes) - 1
 
 
+def is_whole(leaf: Any) -> bool:
+    """Returns whether ``leaf`` is a Box of integers or bools."""
+    return isinstance(leaf, Box) and not jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def choices(space: Space) -> list[int]:
+    """Returns the number of values of each choice in an action of ``space``, in the order of its `leaves`.
+
+    Elements of Discrete, MultiDiscrete and bounded Boxes of integers are choices, those of other Boxes are numbers.
+    Bounds of integers must not be traced.
+    """
+    return [size for leaf in leaves(space) for size in _choices(leaf)]
+
+
+def _choices(leaf: Any) -> list[int]:
+    if isinstance(leaf, Discrete):
+        return [leaf.n]
+    if isinstance(leaf, MultiDiscrete):
+        return list(leaf.sizes)
+    if not is_whole(leaf):
+        return []
+    low, high = (np.asarray(bound, np.int64) for bound in (leaf.low, leaf.high))
+    return [int(size) for size in np.broadcast_to(high - low + 1, leaf.shape).ravel()]
+
+
+MOST_VALUES = 2**16
+"""The most values that the elements of a Box of integers may have together, to choose from."""
+
+
+def choice_problems(role: str, space: Space) -> list[str]:
+    """Returns a line for each Box of integers in ``space``, free of `problems`, that has no or too many values.
+
+    A line begins with ``role`` and the leaf's path.
+    """
+    named = jax.tree_util.tree_flatten_with_path(space, is_leaf=is_leaf)[0]
+    lines = [(role + jax.tree_util.keystr(path), _uncountable(leaf)) for path, leaf in named if is_whole(leaf)]
+    return [f"{name}: {line}" for name, line in lines if line]
+
+
+def _uncountable(box: Box) -> str:
+    """Returns why the elements of a Box of integers are no choices; empty if they are."""
+    dtype = jnp.dtype(box.dtype)
+    if array_namespace(box.low, box.high) is jnp:
+        return f"integers of {dtype} need bounds that are not traced"
+    if not is_bounded(box):
+        return f"integers of {dtype} need finite bounds"
+    count = sum(_choices(box))
+    if count <= MOST_VALUES:
+        return ""
+    return f"{dtype}{list(box.shape)} has {count} values, each with an output of the policy; at most {MOST_VALUES}"
+
+
+def from_choices(box: Box, number: jax.Array) -> jax.Array:
+    """Returns the elements ``[..., *shape]`` of a Box of integers that its choices ``[..., D]``, from 0, stand for."""
+    low = np.broadcast_to(np.asarray(box.low, np.int64).astype(np.int32), box.shape)  # wraps, as the sum does
+    number = number.reshape((*number.shape[:-1], *box.shape))
+    return (number + low.reshape((1,) * (number.ndim - low.ndim) + low.shape)).astype(box.dtype)
+
+
+def to_choices(box: Box, action: jax.Array) -> jax.Array:
+    """Returns the choices ``[..., D]``, int32 from 0, that elements of a Box of integers ``[..., *shape]`` are."""
+    low = np.broadcast_to(np.asarray(box.low, np.int64).astype(np.int32), box.shape)
+    number = action.astype(jnp.int32) - low.reshape((1,) * (action.ndim - low.ndim) + low.shape)
+    return number.reshape((*number.shape[: number.ndim - low.ndim], low.size))
+
+
 def is_bounded(box: Box) -> bool:
     """Returns whether every dimension of ``box`` has finite bounds. Traced ones count as finite."""
     return all(array_namespace(bound) is jnp or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
@@ -126,6 +192,8 @@ def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
     if isinstance(space, MultiDiscrete):
         sizes = np.broadcast_to(np.array(space.sizes, np.int32), (*shape, len(space.sizes)))
         return jax.random.randint(key, sizes.shape, 0, sizes)
+    if is_whole(space) and not choice_problems("", space):
+        return from_choices(space, sample(MultiDiscrete(tuple(choices(space))), key, shape))
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
     bounded = np.all(_is_finite(low) & _is_finite(high))
     draw = jax.random.uniform if bounded else jax.random.normal

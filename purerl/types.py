@@ -102,7 +102,7 @@ class Transition(NamedTuple):
     """
 
     obs: PyTree
-    action: Array
+    action: PyTree
     reward: Array
     terminated: Array
     truncated: Array
@@ -295,8 +295,10 @@ class Env(NamedTuple):
     nothing. Observations are elements of ``observation_space``, which may be a tree of spaces.
 
     ``legal(obs)`` is a mask of the actions that may be taken: ``[..., A]`` for `Discrete` actions, ``[...,
-    sum(sizes)]`` for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from
-    boolean and integer leaves alone, which no normaliser changes, and at least one action must be legal.
+    sum(sizes)]`` for `MultiDiscrete` ones, of observations with any leading axes; None if all may. For other spaces it
+    is one mask of the values of all choices (`purerl.spaces.choices`), one after another; numbers are always legal. It
+    is computed from boolean and integer leaves alone, which no normaliser changes, and at least one value of each
+    choice must be legal.
 
     With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``; the spaces and
     the functions of observations are those of one agent. `purerl.envs.fleet` makes a row of each agent,
@@ -329,7 +331,7 @@ class Env(NamedTuple):
     levels: Callable[[Key, tuple[int, ...]], PyTree]
     begin: Callable[[PyTree], tuple[PyTree, PyTree]]  # (level) -> (env_state, obs)
     noise: Callable[[Key, tuple[int, ...]], PyTree]
-    step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]]  # (noise, env_state, action)
+    step: Callable[[PyTree, PyTree, Any], tuple[PyTree, Step]]  # (noise, env_state, action)
     observation_space: Space
     action_space: Space
     legal: Callable[[PyTree], Array] | None = None
@@ -361,15 +363,15 @@ class Distribution(NamedTuple):
 
     Functions act on the last axis; leading axes are free. ``noise(key, shape)`` draws the randomness of ``shape`` many
     samples, so that ``sample(params, noise)`` is deterministic. The last ``num_free`` of the parameters are by custom
-    learned on their own, not computed from the observation.
+    learned on their own, not computed from the observation. Actions and noise may be trees of arrays.
     """
 
     num_params: int
     num_free: int
-    noise: Callable[[Key, tuple[int, ...]], Array]
-    sample: Callable[[Array, Array], Array]
-    mode: Callable[[Array], Array]
-    log_prob: Callable[[Array, Array], Array]  # (params, action)
+    noise: Callable[[Key, tuple[int, ...]], PyTree]
+    sample: Callable[[Array, PyTree], PyTree]
+    mode: Callable[[Array], PyTree]
+    log_prob: Callable[[Array, PyTree], Array]  # (params, action)
     entropy: Callable[[Array], Array]
 
 
@@ -401,10 +403,11 @@ class Learner(NamedTuple):
     init_carry: Callable[[int], PyTree]  # (num_envs) -> carry
     noise: Callable[[Key, tuple[int, ...]], PyTree]
     behaviour: Callable[[PyTree], PyTree]
-    explore: Callable[[PyTree, Situation, PyTree], tuple[Array, PyTree, PyTree]]
+    explore: Callable[[PyTree, Situation, PyTree], tuple[PyTree, PyTree, PyTree]]
     # (Behaviour, Situation [B], noise) -> (action, carry, extras)
     policy: Callable[[PyTree], PyTree]
-    exploit: Callable[[PyTree, Situation, Key], tuple[Array, PyTree]]  # (Policy, Situation [B], key) -> (action, carry)
+    exploit: Callable[[PyTree, Situation, Key], tuple[PyTree, PyTree]]
+    # (Policy, Situation [B], key) -> (action, carry)
     update: Callable[[PyTree, Any, Key], Updated]
     # (State, Transition [T, B] on policy or Sample [N] off policy, key)
     restart: Callable[[PyTree, Step], PyTree] | None = None  # (carry, Step [B]) -> carry

@@ -213,11 +213,12 @@ class _Checks:
 
     def _masked(self, obs: Leaves, name: str, at: str) -> None:
         """Checks the mask of legal actions."""
+        from purerl.hosts import leaves
+
         if self._host.legal is None:
             return
         mask = obs[[leaf.path for leaf in self._leaves].index((self._host.legal,))]
-        space: Any = self._host.action_space
-        sizes = [int(n) for n in space.nvec] if hasattr(space, "nvec") else [int(space.n)]
+        sizes = leaves.choices(self._host.action_space)
         if mask.shape[-1] != sum(sizes):
             self._problem(
                 f"{name}[{self._host.legal!r}]: has {mask.shape[-1]} elements, there are {sum(sizes)} actions"

@@ -196,8 +196,7 @@ def _legality(env: Env, obs: PyTree) -> dict[str, Array]:
         return {}
     mask = env.legal(obs)
     blind = jax.tree.map(lambda x: jnp.zeros_like(x) if jnp.issubdtype(x.dtype, jnp.inexact) else x, obs)
-    sizes = (env.action_space.n,) if isinstance(env.action_space, spaces.Discrete) else env.action_space.sizes
-    parts = jnp.split(mask, np.cumsum(sizes)[:-1], axis=-1)
+    parts = jnp.split(mask, np.cumsum(spaces.choices(env.action_space))[:-1], axis=-1)
     return {
         "legal: no action is legal": ~jnp.all(jnp.stack([jnp.any(part, axis=-1) for part in parts])),
         "legal: depends on floats of the observation": jnp.any(mask != env.legal(blind)),

@@ -238,10 +238,11 @@ def _legal_problems(env: Env, leaf: str, obs: PyTree) -> list[str]:
     if env.legal is None:
         return []
     space = env.action_space
-    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return [f"{leaf}: actions are {spaces.kind(space)}; only Discrete and MultiDiscrete ones can be illegal"]
-    size = space.n if isinstance(space, spaces.Discrete) else sum(space.sizes)
-    return _mask_problems(leaf, env.legal, obs, (size,))
+    if lines := spaces.choice_problems("action_space", space):
+        return lines
+    if not spaces.choices(space):
+        return [f"{leaf}: actions are {spaces.kind(space)} of numbers alone; only choices can be illegal"]
+    return _mask_problems(leaf, env.legal, obs, (sum(spaces.choices(space)),))
 
 
 def _mask_problems(leaf: str, mask: Callable[[PyTree], Any], obs: PyTree, shape: tuple[int, ...]) -> list[str]:

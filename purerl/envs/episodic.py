@@ -74,7 +74,7 @@ def episodic(
         physical = trees.strong(initial(level))
         return EpisodeState(physical, jnp.zeros((), jnp.int32)), observed(physical)
 
-    def step(chance: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
+    def step(chance: PyTree, env_state: EpisodeState, action: PyTree) -> tuple[EpisodeState, Step]:
         physical, reward, terminated = dynamics(env_state.physical, action, *((chance,) if noise else ()))
         physical = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), physical, env_state.physical)
         terminated, t = jnp.asarray(terminated, bool), env_state.t + 1
@@ -86,8 +86,8 @@ def episodic(
 
     def ends_together() -> bool:
         """Returns whether ``dynamics`` has one flag for all agents; False if it cannot be traced, told elsewhere."""
-        like = spaces.struct(action_space)
-        action = jax.ShapeDtypeStruct((num_agents, *like.shape), like.dtype)
+        seats = lambda like: jax.ShapeDtypeStruct((num_agents, *like.shape), like.dtype)
+        action = jax.tree.map(seats, spaces.struct(action_space))
         try:
             level, chance = (jax.eval_shape(lambda key, f=f: f(key, ()), jax.random.key(0)) for f in (levels, drawn))
             ended = jax.eval_shape(dynamics, jax.eval_shape(initial, level), action, *((chance,) if noise else ()))[2]

@@ -118,6 +118,21 @@ def multi_discrete() -> Env:
     return _probe("multi-discrete", _sign, dynamics, -1.0, 1.0, action_space=MultiDiscrete((2, 3)))
 
 
+def hybrid() -> Env:
+    """Makes a probe of one step with a side, 0 or 1, and how far to go there, a number in [0, 4].
+
+    Reward 1 if the side matches the observation, -1 or 1, less ``(far - target)**2`` with a target of 1 or 3. ``far``
+    is clipped into its bounds. The best policy has V = 1.
+    """
+
+    def dynamics(obs, action):
+        matches = (action["side"] > 0) == (obs[0] > 0)
+        return obs, matches - (jnp.clip(action["far"], 0.0, 4.0) - (2.0 + obs[0])) ** 2, True
+
+    actions = {"side": Discrete(2), "far": Box(0.0, 4.0, (), jnp.float32)}
+    return _probe("hybrid", _sign, dynamics, -1.0, 1.0, action_space=actions)
+
+
 def illegal_actions() -> Env:
     """Makes a probe of two steps, observed with their number and which two of three actions are legal.
 

@@ -32,13 +32,14 @@ class Acting(NamedTuple):
     """A policy as a function of arrays, ``act(*obs, *carry) -> [action, *carry]``, each ``[B, ...]``.
 
     ``obs`` and ``carry`` have the names of the arrays, and the shapes and dtypes of one row. ``card`` describes the
-    policy.
+    policy. Of a tree of actions there is an array for each leaf, whose names are ``actions``.
     """
 
     act: Callable[..., list[Any]]
     obs: dict[str, jax.ShapeDtypeStruct]
     carry: dict[str, jax.ShapeDtypeStruct]
     card: dict[str, Any]
+    actions: tuple[str, ...] = ("action",)
 
     @property
     def leaves(self) -> list[jax.ShapeDtypeStruct]:
@@ -78,9 +79,11 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
         observation = jax.tree.unflatten(jax.tree.structure(row), arrays[: len(obs)])
         memory = jax.tree.unflatten(jax.tree.structure(begin), arrays[len(obs) :])
         action, after = learner.exploit(policy, Situation(observation, memory), key)
-        return [action, *jax.tree.leaves(after)]
+        return [*jax.tree.leaves(action), *jax.tree.leaves(after)]
 
-    return Acting(act, obs, carry, card)
+    action = jax.eval_shape(exploit, key, row, begin)[0]
+    actions = tuple(f"action{name and '.' + name}" for name in trees.named_leaves(action))
+    return Acting(act, obs, carry, card, actions)
 
 
 def of_agent(agent: evaluation.Agent) -> Acting:
@@ -169,7 +172,7 @@ def write_onnx(path: Path, policy: Acting) -> None:
         from purerl.exports import onnx_graph
     except ImportError:
         raise ConfigError("to = 'onnx': needs the package onnx; pip install 'purerl[export]'") from None
-    body = onnx_graph.serialized(traced(policy), policy.card)
+    body = onnx_graph.serialized(traced(policy), policy.card, policy.actions)
     with atomic(path) as temporary:
         temporary.write_bytes(body)
 
@@ -184,9 +187,13 @@ def traced(policy: Acting) -> programs.ExportedProgram:
 
 
 def _arrays(policy: Acting) -> dict[str, Any]:
-    """Returns the arguments of a policy as a card has them: names, shapes of a row, and dtypes."""
+    """Returns the arguments of a policy as a card has them, names, shapes of a row, and dtypes; and names of actions.
+
+    These are left out where the action is one array.
+    """
 
     def entries(named: dict[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
         return [{"name": n, "shape": list(x.shape), "dtype": np.dtype(x.dtype).name} for n, x in named.items()]
 
-    return {"inputs": entries(policy.obs), "carry": entries(policy.carry)}
+    actions = {} if policy.actions == ("action",) else {"actions": list(policy.actions)}
+    return {"inputs": entries(policy.obs), "carry": entries(policy.carry), **actions}

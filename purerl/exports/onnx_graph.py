@@ -49,8 +49,10 @@ PLAIN = {
 REDUCED = {"reduce_sum": "ReduceSum", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin"}
 
 
-def serialized(program: ExportedProgram, card: dict[str, Any]) -> bytes:
+def serialized(program: ExportedProgram, card: dict[str, Any], actions: tuple[str, ...] = ("action",)) -> bytes:
     """Returns a checked model for batches of any size, serialised, with the card in its metadata.
+
+    Its first outputs are called ``actions``.
 
     Raises:
         ConfigError: If the program has an operation that is not written here.
@@ -60,7 +62,7 @@ def serialized(program: ExportedProgram, card: dict[str, Any]) -> bytes:
         graph.add(step)
     outputs = []
     for place, value in enumerate(program.outputs):
-        name = "action" if place == 0 else f"after{place - 1}"
+        name = actions[place] if place < len(actions) else f"after{place - len(actions)}"
         graph.node("Identity", [value.name], name)
         outputs.append(_described(value, name))
     inputs = [_described(value, value.name) for value in program.inputs]

@@ -8,7 +8,8 @@
 
 ``obs`` is one array ``[B, ...]``, or a list of them in the order of ``it.card["inputs"]``. ``carry`` is the memory of
 the policy; where an episode ends, its row begins anew with that of ``it.begin(1)``. ``action`` has the leading axis
-``[B]``. Whatever ``B`` is, the rows do not affect each other.
+``[B]``; where actions have several parts it is a list of arrays, in the order of ``it.card["actions"]``. Whatever ``B``
+is, the rows do not affect each other.
 """
 
 import json
@@ -65,8 +66,9 @@ def load(directory: Any) -> ExportedPolicy:
                 out = OPERATIONS[step["op"]]([values[name] for name in step["in"]], step["with"], batch)
                 for name, value in zip(step["out"], out if isinstance(out, list) else [out], strict=True):
                     values[name] = value
-        action, *after = [values[name] for name in card["outputs"]]
-        return action, after
+        outputs = [values[name] for name in card["outputs"]]
+        count = len(card.get("actions", ["action"]))
+        return outputs[:count] if "actions" in card else outputs[0], outputs[count:]
 
     return ExportedPolicy(act, begin, card)
 

@@ -1,6 +1,7 @@
 """Action distributions, as `Distribution` bundles of functions of a policy network's outputs."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,9 @@ import numpy as np
 from purerl import draw, spaces
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.trees import like
-from purerl.types import Array, Distribution
+from purerl.types import Array, Distribution, Key
 
-__all__ = ["categorical", "for_space", "gaussian", "product"]
+__all__ = ["categorical", "for_space", "gaussian", "integers", "joint", "product"]
 
 
 def categorical(num_actions: int) -> Distribution:
@@ -118,11 +119,73 @@ def product(sizes: Sequence[int]) -> Distribution:
     )
 
 
+def integers(space: Box) -> Distribution:
+    """Makes a distribution over a bounded Box of integers: a categorical one for each element, over ``low .. high``.
+
+    This is `product` with the values of the elements offset by their ``low``. Actions have the shape and the dtype of
+    ``space``.
+    """
+    choices = product(spaces.choices(space))
+    return choices._replace(
+        sample=lambda logits, noise: spaces.from_choices(space, choices.sample(logits, noise)),
+        mode=lambda logits: spaces.from_choices(space, choices.mode(logits)),
+        log_prob=lambda logits, action: choices.log_prob(logits, spaces.to_choices(space, action)),
+    )
+
+
+def joint(space: Space) -> Distribution:
+    """Makes a distribution of independent ones, one for each leaf of a tree of spaces.
+
+    Actions are trees of the structure of ``space``; log-probabilities and entropies are sums over the leaves, in the
+    order of `spaces.leaves`. The parameters are the logits of all choices (`spaces.choices`), then the means of all
+    numbers, then their log standard deviations, each in the order of the leaves. The noise is a tuple of that of each
+    leaf.
+    """
+    flat, structure = jax.tree.flatten(space, is_leaf=spaces.is_leaf)
+    parts = [for_space(leaf) for leaf in flat]
+    free = [part.num_free for part in parts]
+    fixed = [part.num_params - part.num_free for part in parts]
+    order = sorted(range(len(parts)), key=lambda i: free[i] > 0)
+    ends = np.cumsum([*(fixed[i] for i in order), *free])[:-1]
+
+    def split(params: Array) -> list[Array]:
+        """Returns the parameters of each leaf."""
+        cut = jnp.split(params, ends, axis=-1)
+        of_fixed = dict(zip(order, cut, strict=False))
+        return [
+            jnp.concatenate([of_fixed[i], own], axis=-1) if free[i] else of_fixed[i]
+            for i, own in enumerate(cut[len(parts) :])
+        ]
+
+    def each(name: str, params: Array, *more: Iterable[Any]) -> list[Any]:
+        columns = zip(parts, split(params), *more, strict=True)
+        return [getattr(part, name)(*rest) for part, *rest in columns]
+
+    def noise(key: Key, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        keys = jax.random.split(key, len(parts))
+        return tuple(part.noise(own, shape) for part, own in zip(parts, keys, strict=True))
+
+    return Distribution(
+        num_params=sum(part.num_params for part in parts),
+        num_free=sum(free),
+        noise=noise,
+        sample=lambda params, noise: jax.tree.unflatten(structure, each("sample", params, noise)),
+        mode=lambda params: jax.tree.unflatten(structure, each("mode", params)),
+        log_prob=lambda params, action: sum(each("log_prob", params, jax.tree.leaves(action))),
+        entropy=lambda params: sum(each("entropy", params)),
+    )
+
+
 def for_space(space: Space) -> Distribution:
     """Makes the default distribution for an action space.
 
-    This is `categorical` for Discrete, `product` for MultiDiscrete, and `gaussian` for Box.
+    This is `categorical` for Discrete, `product` for MultiDiscrete, `gaussian` for Box, `integers` for one of integers
+    or bools, and `joint` for a tree of spaces.
     """
+    if not spaces.is_leaf(space):
+        return joint(space)
     if isinstance(space, MultiDiscrete):
         return product(space.sizes)
-    return categorical(space.n) if isinstance(space, Discrete) else gaussian(space)
+    if isinstance(space, Discrete):
+        return categorical(space.n)
+    return integers(space) if spaces.is_whole(space) else gaussian(space)

@@ -4,13 +4,22 @@
 order of its sorted keys, each ``[B, ...]``, or ``[B, N, ...]`` with ``N`` agents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Leaves = tuple[np.ndarray, ...]
 """The observations of a batch."""
+
+
+def packed(parts: Sequence[np.ndarray], lead: tuple[int, ...]) -> np.ndarray:
+    """Joins the leaves ``[*lead, ...]`` of actions in a tree of spaces, as they travel to the environments.
+
+    Returns:
+        One array ``[*lead, D]`` of float64, which holds all numbers of 32 bits.
+    """
+    return np.concatenate([x.reshape(*lead, -1) for x in parts], axis=-1, dtype=np.float64)
 
 
 class Turn(NamedTuple):
@@ -42,9 +51,9 @@ class Batch(NamedTuple):
     """``B`` environments that step together. Its functions own their state and never overwrite what they returned.
 
     ``reset(seeds)`` begins an episode everywhere, from seeds int64 ``[B]`` in [0, 2^31), the same each time, and
-    returns the observations. ``step(action)`` takes actions ``[B, ...]``, or ``[B, N, ...]``, and begins the next
-    episode where one ended. ``frame(i)`` is a picture ``[height, width, 3]`` uint8 of environment ``i``; None: there
-    are no pictures.
+    returns the observations. ``step(action)`` takes actions ``[B, ...]``, or ``[B, N, ...]``, those in a tree of spaces
+    `packed`, and begins the next episode where one ended. ``frame(i)`` is a picture ``[height, width, 3]`` uint8 of
+    environment ``i``; None: there are no pictures.
 
     ``play(seeds, limit)`` also begins an episode everywhere, but of seeds ``[B, K]`` each environment plays its own one
     after another, leaving out those that are negative. Each is left after ``limit`` steps, which no flag tells. Then

@@ -163,8 +163,10 @@ def fields(name: str, observation_space: Any, action_space: Any) -> dict[str, An
     """
     field, legal = f"env = {name!r}: observation_space", mask_key(observation_space)
     space, actions = plain(observation_space, field), coder(action_space, f"env = {name!r}: action_space").space
-    if legal and not isinstance(actions, spaces.Box):
-        shape, count = getattr(space.spaces.get(legal), "shape", None), sum(_counts(actions))
+    if not has_choices(actions):
+        legal = None
+    if legal:
+        shape, count = getattr(space.spaces.get(legal), "shape", None), sum(choices(actions))
         if shape != (count,):
             raise ConfigError(f"{field}[{legal!r}]: has shape {shape}, must be ({count},): one for each action")
     return {
@@ -182,7 +184,7 @@ def legality(env: Any) -> Callable[[Batch], Batch]:
     ``env`` has plain spaces and the key ``legal``.
     """
     index = [leaf.path for leaf in flat(env.observation_space)].index((env.legal,))
-    starts = np.cumsum([0, *_counts(env.action_space)])[:-1]
+    starts = np.cumsum([0, *choices(env.action_space)])[:-1]
 
     def check(obs: Leaves) -> None:
         some = np.logical_or.reduceat(obs[index], starts, axis=-1).all(axis=-1)
@@ -219,9 +221,41 @@ def legality(env: Any) -> Callable[[Batch], Batch]:
     return checked
 
 
-def _counts(action_space: Any) -> list[int]:
-    """Returns how many values each element of a plain action has."""
-    return [int(n) for n in getattr(action_space, "nvec", [getattr(action_space, "n", 0)])]
+def parts(action_space: Any) -> list[Any]:
+    """Returns the spaces without parts that a space of actions consists of, in the order of `flat`."""
+    if isinstance(action_space, spaces.Dict):
+        return [part for key in sorted(action_space.spaces) for part in parts(action_space.spaces[key])]
+    if isinstance(action_space, spaces.Tuple):
+        return [part for each in action_space.spaces for part in parts(each)]
+    return [action_space]
+
+
+def has_choices(action_space: Any) -> bool:
+    """Returns whether a space of actions, plain or not, has other parts than a Box of floats, which a mask concerns."""
+    return not all(_is_real(part) for part in parts(action_space))
+
+
+def choices(action_space: Any) -> list[int]:
+    """Returns how many values each choice in an action of a plain space has, in the order of `parts`."""
+    return [count for part in parts(action_space) for count in _counts(part)]
+
+
+def _counts(part: Any) -> list[int]:
+    if isinstance(part, spaces.Box):
+        return [] if _is_real(part) else (part.high.astype(np.int64) - part.low + 1).ravel().tolist()
+    return [int(n) for n in np.ravel(part.nvec if isinstance(part, spaces.MultiDiscrete) else part.n)]
+
+
+def _is_real(part: Any) -> bool:
+    """Returns whether a space is a Box of floats."""
+    return isinstance(part, spaces.Box) and np.issubdtype(part.dtype, np.floating)
+
+
+def wire(action_space: Any) -> tuple[tuple[int, ...], str]:
+    """Returns shape and dtype of the array in which an action of a plain space travels (`bundle.packed`)."""
+    if not isinstance(action_space, spaces.Dict | spaces.Tuple):
+        return tuple(action_space.shape), action_space.dtype.str
+    return (sum(int(np.prod(part.shape)) for part in parts(action_space)),), np.dtype(np.float64).str
 
 
 def gatherer(space: Any, each: int = 1) -> Callable[[Sequence[Any]], Leaves]:
@@ -264,8 +298,8 @@ def splitter(space: Any) -> Callable[[Any], Leaves]:
 class Coder(NamedTuple):
     """A translation of actions into the library's.
 
-    ``space`` is plain, one leaf; ``decode(action)`` turns ``[n, ...]`` of its actions into ``n`` of the library's,
-    stacked as the library stacks them, and ``separate`` turns these into a list of ``n``.
+    ``space`` is plain; ``decode(action)`` turns ``[n, ...]`` of its actions, as they travel (`wire`), into ``n`` of the
+    library's, stacked as the library stacks them, and ``separate`` turns these into a list of ``n``.
     """
 
     space: Any
@@ -277,30 +311,92 @@ def coder(space: Any, field: str) -> Coder:
     """Returns the `Coder` of the actions in ``space``.
 
     A `Discrete` is counted from 0, a `MultiDiscrete` is one axis from 0, a `MultiBinary` is a `MultiDiscrete` of twos,
-    and a `Dict` or `Tuple` of these is one `MultiDiscrete`, in the order of `flat`. A `Box` is of float32 and decodes
-    to its own dtype, and actions are clipped to it.
+    and a `Dict` or `Tuple` of these is one `MultiDiscrete`, in the order of `flat`. A `Box` is of float32, int32, or
+    its own dtype of 8 bits; it decodes to its own dtype, and actions are clipped to it. A `Dict` or `Tuple` that has a
+    `Box` stays one, whose leaves have the library's values: integers that do not begin at 0, or have another shape than
+    one axis, are a `Box` in it.
 
     Raises:
         ConfigError: If the space is another, or has more values than 32 bits. The text begins with ``field``.
     """
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        box = space if space.dtype == np.float32 else _retyped(space, np.dtype(np.float32))
-        return Coder(box, lambda action: np.clip(np.asarray(action).astype(space.dtype), space.low, space.high), list)
+    if isinstance(space, spaces.Box):
+        return Coder(_box(space, field), lambda action: _clipped(space, np.asarray(action)), list)
     if isinstance(space, spaces.Discrete):
         first = np.int64(space.start)
         return Coder(
             spaces.Discrete(_sizes(space.n, field)[0]), lambda action: np.asarray(action, np.int64) + first, list
         )
-    parts = _choices(space, field)
-    sizes = [size for each in parts for size in each.sizes]
-    ends = np.cumsum([len(each.sizes) for each in parts])
+    if any(isinstance(part, spaces.Box) for part in parts(space)):
+        return _hybrid(space, field)
+    columns_of = _choices(space, field)
+    sizes = [size for each in columns_of for size in each.sizes]
+    ends = np.cumsum([len(each.sizes) for each in columns_of])
 
     def decode(action: np.ndarray) -> Any:
         columns = np.split(np.asarray(action, np.int64), ends[:-1], axis=1)
-        decoded = iter([part.decode(column) for part, column in zip(parts, columns, strict=True)])
+        decoded = iter([part.decode(column) for part, column in zip(columns_of, columns, strict=True)])
         return _mapped(space, lambda _: next(decoded))
 
     return Coder(spaces.MultiDiscrete(np.array(sizes, np.int64)), decode, lambda tree: _listed(space, tree))
+
+
+def _hybrid(space: Any, field: str) -> Coder:
+    """Returns the `Coder` of a tree of actions that has a `Box`."""
+    each = parts(space)
+    ends = np.cumsum([int(np.prod(part.shape)) for part in each])[:-1]
+
+    def decode(action: np.ndarray) -> Any:
+        columns = np.split(action, ends, axis=1)
+        shaped = [x.reshape(len(x), *part.shape) for part, x in zip(each, columns, strict=True)]
+        decoded = iter(
+            [
+                _clipped(part, x) if isinstance(part, spaces.Box) else x.astype(part.dtype)
+                for part, x in zip(each, shaped, strict=True)
+            ]
+        )
+        return _mapped(space, lambda _: next(decoded))
+
+    return Coder(_plain_tree(space, field), decode, lambda tree: _listed(space, tree))
+
+
+def _plain_tree(space: Any, field: str) -> Any:
+    """Returns the plain space of a tree of actions, with the values of the library's in its leaves."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _plain_tree(space.spaces[key], f"{field}[{key!r}]") for key in sorted(space.spaces)})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_plain_tree(part, f"{field}[{i}]") for i, part in enumerate(space.spaces)])
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.Box(0, 1, space.shape, np.int8)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        is_one = isinstance(space, spaces.Discrete)
+        count = np.asarray(space.n if is_one else space.nvec)
+        if not np.any(space.start) and count.ndim <= 1:
+            sizes = _sizes(count, field)
+            return spaces.Discrete(sizes[0]) if is_one else spaces.MultiDiscrete(np.array(sizes, np.int64))
+        start = np.asarray(space.start, np.int64)
+        return _box(spaces.Box(start, start + count - 1, space.shape, np.int64), field)
+    if isinstance(space, spaces.Box):
+        return _box(space, field)
+    raise _no_action(space, field)
+
+
+def _box(space: Any, field: str) -> Any:
+    """Returns the plain space of actions in a `Box`."""
+    kind = np.dtype(space.dtype).kind
+    if kind not in "fiub":
+        raise _no_action(space, field)
+    dtype = _dtype(space)
+    if kind != "f" and dtype.kind == "f":
+        raise ConfigError(
+            f"{field}: has integers of {space.dtype} within [{space.low.min()}, {space.high.max()}], which 32 bits"
+            " cannot hold; give it the bounds that it needs"
+        )
+    return space if space.dtype == dtype else _retyped(space, dtype)
+
+
+def _clipped(space: Any, action: np.ndarray) -> np.ndarray:
+    """Returns actions in the dtype of a `Box`, and within it."""
+    return np.minimum(np.maximum(action.astype(space.dtype), space.low), space.high)
 
 
 class _Choice(NamedTuple):
@@ -324,9 +420,13 @@ def _choices(space: Any, field: str) -> list[_Choice]:
     if isinstance(space, spaces.MultiBinary):
         count = int(np.prod(space.shape))
         return [_Choice([2] * count, lambda x: x.reshape(len(x), *space.shape).astype(space.dtype))]
-    raise ConfigError(
-        f"{field}: has {type(space).__name__}; actions are a Box of floats, or Discrete, MultiDiscrete, MultiBinary and"
-        " Dict or Tuple of these three"
+    raise _no_action(space, field)
+
+
+def _no_action(space: Any, field: str) -> ConfigError:
+    return ConfigError(
+        f"{field}: has {type(space).__name__}; actions are Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple"
+        " of these"
     )
 
 
@@ -346,7 +446,7 @@ def _listed(space: Any, tree: Any) -> list[Any]:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(space, spaces.Tuple):
         return list(zip(*[_listed(each, x) for each, x in zip(space.spaces, tree, strict=True)], strict=True))
-    return list(tree)
+    return list(map(np.asarray, tree)) if isinstance(space, spaces.Box) else list(tree)
 
 
 def _at(obs: Any, path: tuple[Any, ...]) -> Any:

@@ -66,7 +66,7 @@ def look(name: str, env: Any) -> Seen:
             )
     notes = [note for layer in protocol.readers(reading) for note in layer.notes]
     masked = ""
-    if not isinstance(found[1], spaces.Box):
+    if leaves.has_choices(found[1]):
         own = leaves.mask_key(found[0]) is None and env.has_wrapper_attr("action_masks")
         masked = "info" if MASK in info else "method" if own else ""
     protocol.settled(reading)
@@ -104,7 +104,7 @@ def serial(envs: Sequence[Any], seen: Seen) -> Rows:
     seeds: list[int | None] = [None] * len(envs)
     every = range(len(envs))
     is_new, is_first = True, True
-    unasked = not masked and leaves.mask_key(space) is None and not isinstance(actions, spaces.Box)
+    unasked = not masked and leaves.mask_key(space) is None and leaves.has_choices(actions)
 
     def seed(given: np.ndarray) -> None:
         seeds[:] = given.tolist()
@@ -235,9 +235,8 @@ def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
     """Returns the space of the observations: with a mask in ``info``, ``{"action_mask": ..., "obs": ...}``."""
     if not masked:
         return observation_space
-    plain = leaves.coder(action_space, "action_space").space
-    count = plain.n if isinstance(plain, spaces.Discrete) else plain.nvec.sum()
-    return spaces.Dict({"obs": observation_space, MASK: spaces.Box(0, 1, (int(count),), np.int8)})
+    count = sum(leaves.choices(leaves.coder(action_space, "action_space").space))
+    return spaces.Dict({"obs": observation_space, MASK: spaces.Box(0, 1, (count,), np.int8)})
 
 
 def mask_of(mask: Any, count: int, row: int | None = None) -> np.ndarray:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from purerl.errors import ConfigError
@@ -75,7 +74,7 @@ def _look(name: str, env: VectorEnv, mode: AutoresetMode) -> Seen:
     except InvalidData as error:
         raise ConfigError(f"env = {name!r}: {error}") from None
     masked = ""
-    if not isinstance(action_space, spaces.Box):
+    if leaves.has_choices(action_space):
         own = leaves.mask_key(space) is None and _has(env, "action_masks")
         masked = "info" if MASK in info else "method" if own else ""
     if masked == "method" and mode is AutoresetMode.SAME_STEP:
@@ -126,7 +125,7 @@ def _rows(env: VectorEnv, mode: AutoresetMode, seen: Seen) -> Rows:
     seeds: Any = None
     first: Leaves = ()
     is_new = True
-    unasked = not masked and leaves.mask_key(space) is None and not isinstance(seen.action_space, spaces.Box)
+    unasked = not masked and leaves.mask_key(space) is None and leaves.has_choices(seen.action_space)
 
     def view(obs: Any, info: Any, ended: np.ndarray | None = None) -> Any:
         return {"obs": obs, MASK: masks(info, ended)} if masked else obs

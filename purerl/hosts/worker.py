@@ -108,14 +108,14 @@ def _line(inbox: int) -> bytes:
 
 def _layout(env: Any) -> Any:
     """Returns the `memory.Layout` of a `HostEnv`, given by its spaces."""
-    from purerl.hosts.leaves import flat
+    from purerl.hosts.leaves import flat, wire
     from purerl.hosts.memory import Layout
 
     agents = (env.num_agents,) if env.num_agents > 1 else ()
-    action = env.action_space
+    shape, dtype = wire(env.action_space)
     obs = tuple(((*agents, *leaf.shape), leaf.dtype.str) for leaf in flat(env.observation_space))
     obs += ((agents, "|b1"),) if env.seats else ()
-    return Layout(((*agents, *action.shape), action.dtype.str), agents, obs)
+    return Layout(((*agents, *shape), dtype), agents, obs)
 
 
 def _step(share: Share, batches: list[Any], shared: Any) -> None:

@@ -12,10 +12,10 @@ from purerl.envs import seats
 from purerl.envs.fleet import told
 from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
-from purerl.formulas import exploration
+from purerl.formulas import distributions, exploration
 from purerl.formulas.outcomes import outcomes
 from purerl.loops.rollout import forgets, restart
-from purerl.spaces import Discrete
+from purerl.spaces import Discrete, Space
 from purerl.types import Array, Env, Key, Learner, PyTree, Situation, Step
 
 __all__ = ["Evaluation", "Player", "evaluate", "player", "random_player", "versus"]
@@ -76,22 +76,29 @@ def player(learner: Learner, policy: PyTree, *, sample: bool = False) -> Player:
 
 
 def random_player(env: Env) -> Player:
-    """Makes a `Player` that draws uniformly random actions from those that are legal.
+    """Makes a `Player` that draws uniformly random actions from those that are legal."""
 
-    Raises:
-        ConfigError: Some actions may be illegal, and the action space is not `Discrete`.
-    """
-    if env.legal and not isinstance(env.action_space, Discrete):
-        raise ConfigError(f"env = {env.name!r}: random actions are legal only if they are Discrete")
-
-    def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
+    def act(here: Situation, key: Key) -> tuple[PyTree, PyTree]:
         if env.legal is None:
             return spaces.sample(env.action_space, key, (trees.length(here.obs),)), here.carry
         legal = env.legal(here.obs)
+        if not isinstance(env.action_space, Discrete):
+            return _legal_sample(env.action_space, key, legal), here.carry
         noise = jax.random.uniform(key, (*legal.shape[:-1], 2))
         return exploration.epsilon_greedy(legal.astype(jnp.float32), 1.0, noise, legal), here.carry
 
     return Player(act, lambda num_envs: ())
+
+
+def _legal_sample(space: Space, key: Key, legal: Array) -> PyTree:
+    """Draws actions ``[B]`` whose choices are uniform among the legal ones; numbers are drawn by `spaces.sample`."""
+    key_choices, key_numbers = jax.random.split(key)
+    uniform = distributions.for_space(space)
+    logits = exploration.masked(jnp.zeros(legal.shape), legal)
+    params = jnp.pad(logits, ((0, 0), (0, uniform.num_params - legal.shape[-1])))
+    chosen = uniform.sample(params, uniform.noise(key_choices, legal.shape[:-1]))
+    drawn = spaces.sample(space, key_numbers, legal.shape[:-1])
+    return spaces.tree_map(lambda leaf, x, y: x if spaces.choices(leaf) else y, space, chosen, drawn)
 
 
 def versus(

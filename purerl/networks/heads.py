@@ -125,19 +125,26 @@ def shared_actor_critic(init: Callable[[Key, PyTree], PyTree], apply: Callable[[
     )
 
 
-def legal_only(network: ActorCritic, legal: Callable[[PyTree], Array]) -> ActorCritic:
+def legal_only(network: ActorCritic, legal: Callable[[PyTree], Array], beside: int = 0) -> ActorCritic:
     """Masks a policy of logits: those of illegal actions become `exploration.ILLEGAL`.
 
-    ``legal`` is that of `Env`: the mask of actions that an observation allows.
+    ``legal`` is that of `Env`: the mask of actions that an observation allows. The last ``beside`` outputs of the
+    policy are no logits, and stay as they are.
     """
+
+    def masked(policy: Array, obs: PyTree) -> Array:
+        if not beside:
+            return exploration.masked(policy, legal(obs))
+        logits, others = jnp.split(policy, [policy.shape[-1] - beside], axis=-1)
+        return jnp.concatenate([exploration.masked(logits, legal(obs)), others], axis=-1)
 
     def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
         policy, carry = network.act(params, obs, carry)
-        return exploration.masked(policy, legal(obs)), carry
+        return masked(policy, obs), carry
 
     def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
         policy, value, carries = network.unroll(params, obs, carry, last)
-        return exploration.masked(policy, legal(obs)), value, carries
+        return masked(policy, obs), value, carries
 
     return network._replace(act=act, unroll=unroll)
 

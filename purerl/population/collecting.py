@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl.hosts.bundle import Leaves, Stepper, Turn
+from purerl import spaces
+from purerl.hosts.bundle import Leaves, Stepper, Turn, packed
 from purerl.loops.hosting import Choice, Lane, StepResult
 from purerl.population.hosting import Programs
 from purerl.types import Env, Key, PyTree, Step, Transition
@@ -64,6 +65,7 @@ class Reader:
     def __init__(self, env: Env, size: int):
         self._structure = jax.tree.structure(jax.eval_shape(env.levels, jax.random.key(0), ()))
         self._size, self._agents = size, () if env.num_agents == 1 else (env.num_agents,)
+        self._is_tree = not spaces.is_leaf(env.action_space)
 
     def observed(self, leaves: Leaves) -> PyTree:
         """Returns observations of plain environments as a tree."""
@@ -77,9 +79,9 @@ class Reader:
         return StepResult(Step(following, *flags), first)
 
     def actions(self, action: Any) -> np.ndarray:
-        """Returns actions of rows ``[P, B, ...]`` as actions of environments."""
-        actions = np.asarray(action)
-        return actions.reshape(-1, *self._agents, *actions.shape[2:])
+        """Returns actions of rows ``[P, B, ...]`` as actions of environments, those of a tree of spaces `packed`."""
+        parts = [x.reshape(-1, *self._agents, *x.shape[2:]) for x in map(np.asarray, jax.tree.leaves(action))]
+        return packed(parts, parts[0].shape[: 1 + len(self._agents)]) if self._is_tree else parts[0]
 
     def told(self, turn: Turn) -> Told:
         """Returns what episodes told, each with the number of its member instead of that of the environment."""

@@ -30,14 +30,23 @@ ACTIONS = {
     "vector": (Box(-1.0, 1.0, (2,), jnp.float32), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
     "scalar": (Box(-1.0, 1.0, (), jnp.float32), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
     "unbounded": (Box(-np.inf, np.inf, (2,), jnp.float32), "has Box actions; the algorithm needs Discrete or MultiDis"),
-    "whole": (Box(0, 3, (2,), jnp.int32), "has Box actions of int32; must be floats"),
+    "whole": (Box(0, 3, (2,), jnp.int32), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
+    "endless": (Box(0, np.inf, (2,), jnp.int32), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
+    "picture": (Box(0, 255, (9, 9, 4), jnp.uint8), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
     "empty": (Box(-1.0, 1.0, (0,), jnp.float32), "action_space: shape (0,): has no elements"),
     "tree": ({"a": Discrete(2)}, "has dict actions; the algorithm needs Discrete or MultiDiscrete"),
+    "hybrid": (
+        (Discrete(2), Box(-1.0, 1.0, (2,), jnp.float32), Box(False, True, (3,), bool)),
+        "has tuple actions; the algorithm needs Discrete or MultiDiscrete",
+    ),
+    "endless part": ({"a": Box(0, np.inf, (2,), jnp.int32)}, "has dict actions; the algorithm needs Discrete or Mult"),
 }
 """Action spaces, and what algorithms of action values say of each."""
 OF_GRADIENTS = {
-    **dict.fromkeys(("too many", "vector", "scalar", "unbounded")),
-    "tree": "has dict actions; the algorithm needs Discrete or MultiDiscrete or Box",
+    **dict.fromkeys(("too many", "vector", "scalar", "unbounded", "whole", "tree", "hybrid")),
+    "endless": "action_space: integers of int32 need finite bounds",
+    "endless part": "action_space['a']: integers of int32 need finite bounds",
+    "picture": "action_space: uint8[9, 9, 4] has 82944 values, each with an output of the policy; at most 65536",
 }
 """What those of policy gradients say instead."""
 OF_BOXES = {
@@ -45,13 +54,18 @@ OF_BOXES = {
     **dict.fromkeys(("numbers", "too many"), "has MultiDiscrete actions; the algorithm needs Box"),
     **dict.fromkeys(("vector", "scalar")),
     "unbounded": "has actions without bounds; the algorithm needs a bounded Box",
-    "tree": "has dict actions; the algorithm needs Box",
+    **dict.fromkeys(("whole", "endless"), "has Box actions of int32; must be floats"),
+    "picture": "has Box actions of uint8; must be floats",
+    **dict.fromkeys(("tree", "endless part"), "has dict actions; the algorithm needs Box"),
+    "hybrid": "has tuple actions; the algorithm needs Box",
 }
 """What those say that need actions in a bounded Box."""
 OF_TEAMS = {
     **dict.fromkeys(("numbers", "too many"), "has MultiDiscrete actions; the algorithm needs Discrete"),
     **dict.fromkeys(("vector", "scalar", "unbounded"), "has Box actions; the algorithm needs Discrete"),
-    "tree": "has dict actions; the algorithm needs Discrete",
+    **dict.fromkeys(("whole", "endless", "picture"), "has Box actions; the algorithm needs Discrete"),
+    **dict.fromkeys(("tree", "endless part"), "has dict actions; the algorithm needs Discrete"),
+    "hybrid": "has tuple actions; the algorithm needs Discrete",
 }
 """What those say whose agents choose one of their actions each."""
 GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce", "v-mpo"

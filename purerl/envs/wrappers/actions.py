@@ -9,7 +9,6 @@ from purerl import draw, spaces
 from purerl.config import Range
 from purerl.envs.wrappers.kinds import COUNT, number, takes
 from purerl.envs.wrappers.parts import beside, choose, holding, needs_all_legal, needs_one_agent
-from purerl.errors import ConfigError
 from purerl.types import Array, Env, Key, PyTree, Step
 
 
@@ -17,7 +16,7 @@ class Sticky(NamedTuple):
     """The state of the environment within, the action executed last, and whether the episode has had one (bool)."""
 
     inner: PyTree
-    action: Array
+    action: PyTree
     begun: Array
 
 
@@ -31,21 +30,20 @@ def sticky_actions(env: Env, probability: Any) -> Env:
     until the action given is the one executed last. The noise gains a uniform number a step.
 
     Raises:
-        ConfigError: If the probability is no number in [0, 1], if actions may be illegal, which might be repeated, if
-            actions are a tree, or if there are several agents.
+        ConfigError: If the probability is no number in [0, 1], if actions may be illegal, which might be repeated, or
+            if there are several agents.
     """
-    if not spaces.is_leaf(env.action_space):
-        raise ConfigError(f"env = {env.name!r}: has a tree of actions; sticky_actions needs one array")
     needs_all_legal(env, "sticky_actions", "repeat")
     needs_one_agent(env, "sticky_actions")
-    like = spaces.struct(env.action_space)
+    like: Any = spaces.struct(env.action_space)
 
     def hold(inner: PyTree, obs: PyTree) -> tuple[Sticky, PyTree]:
-        return Sticky(inner, jnp.zeros(like.shape, like.dtype), jnp.zeros((), bool)), obs
+        return Sticky(inner, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like), jnp.zeros((), bool)), obs
 
-    def step(noise: tuple[PyTree, Array], env_state: Sticky, action: Array) -> tuple[Sticky, Step]:
+    def step(noise: tuple[PyTree, Array], env_state: Sticky, action: PyTree) -> tuple[Sticky, Step]:
         repeat = (noise[1] < probability) & env_state.begun
-        action = jnp.where(repeat, env_state.action, jnp.asarray(action, like.dtype))
+        execute = lambda before, now: jnp.where(repeat, before, jnp.asarray(now, before.dtype))
+        action = jax.tree.map(execute, env_state.action, action)
         inner, step = env.step(noise[0], env_state.inner, action)
         return Sticky(inner, action, jnp.ones((), bool)), step
 

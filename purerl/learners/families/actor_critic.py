@@ -25,7 +25,6 @@ from purerl.names import tell_once
 from purerl.networks import ActorCritic, recurrent
 from purerl.networks.given import Fitting, given_or_own
 from purerl.networks.heads import PolicyAndValue, SharedTorso, shared_actor_critic
-from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import (
     Array,
     Distribution,
@@ -98,7 +97,7 @@ class Steps(NamedTuple):
     """
 
     obs: PyTree
-    action: Array
+    action: PyTree
     log_prob: Array
     carry: PyTree
     reward: Array
@@ -118,7 +117,7 @@ class Batch(NamedTuple):
     """
 
     obs: PyTree
-    action: Array
+    action: PyTree
     last: Array
     carry: PyTree
     log_prob: Array
@@ -382,6 +381,7 @@ def make_agent(
             loss that are written for several.
     """
     distribution = distributions.for_space(env.action_space)
+    numbers = distribution.num_params - sum(spaces.choices(env.action_space))
     own = make_network(config, env, distribution, num_predictions)
     made = given_or_own(network, own, env.observation_space)
     whose = "network" if isinstance(network, nn.Module) else "shared_torso = True"
@@ -392,7 +392,7 @@ def make_agent(
         )
     return Agent(
         config,
-        networks.legal_only(made, env.legal) if env.legal else made,
+        networks.legal_only(made, env.legal, numbers) if env.legal else made,
         distribution,
         optimiser or gradients.make_optimiser(config),
         normalize.running() if config.normalize_obs else normalize.identity(),
@@ -440,7 +440,7 @@ def shares_torso(config: ActorCriticConfig) -> bool:
 def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
-    Actions must be Discrete, MultiDiscrete or Box.
+    Actions are Discrete, MultiDiscrete or Box, of numbers or of bounded integers, or a tree of these.
     """
     problems = stale_actors.problems(config) + reuse.problems(config, config.batch_size)
     if config.memory != "none" and config.hidden_sizes == ():
@@ -459,4 +459,4 @@ def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:
             "normalize_reward = True scales; give level_score = 'positive-value' or normalize_reward = False"
         )
     problems += checks.iteration_problems(config)
-    return problems + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
+    return problems + checks.space_problems(env)

@@ -62,22 +62,26 @@ def sequence_problems(config: SequenceMinibatches, remembers: bool) -> list[str]
     return minibatch_problems(config, config.sequence_steps)
 
 
-def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
+def space_problems(env: Env | None, kinds: tuple[type, ...] = ()) -> list[str]:
     """Returns the reasons why an algorithm cannot act in an environment, a line each.
 
     Args:
         env: The environment; None: not known.
-        kinds: Types of action spaces that the algorithm can act in.
+        kinds: Types of action spaces that the algorithm can act in, where a Box is one of floats. Empty: all, Boxes of
+            integers and trees of spaces, too.
     """
     if env is None:
         return []
-    problems = spaces.problems("observation_space", env.observation_space)
-    problems += spaces.problems("action_space", env.action_space)
+    space = env.action_space
+    problems = spaces.problems("observation_space", env.observation_space) + spaces.problems("action_space", space)
+    problems = problems or ([] if kinds else spaces.choice_problems("action_space", space))
     if problems:
         return [f"env = {env.name!r}: {line}" for line in problems]
-    if isinstance(env.action_space, spaces.Box) and not jnp.issubdtype(env.action_space.dtype, jnp.inexact):
-        return [f"env = {env.name!r}: has Box actions of {jnp.dtype(env.action_space.dtype)}; must be floats"]
-    if isinstance(env.action_space, kinds):
+    if not kinds:
+        return []
+    if spaces.is_whole(space) and spaces.Box in kinds:
+        return [f"env = {env.name!r}: has Box actions of {jnp.dtype(space.dtype)}; must be floats"]
+    if isinstance(space, kinds):
         return []
     names = " or ".join(kind.__name__ for kind in kinds)
-    return [f"env = {env.name!r}: has {spaces.kind(env.action_space)} actions; the algorithm needs {names}"]
+    return [f"env = {env.name!r}: has {spaces.kind(space)} actions; the algorithm needs {names}"]

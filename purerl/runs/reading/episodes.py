@@ -254,7 +254,7 @@ class _Compiled:
             here, rows = self._play(key, here, first)
             shown, action, step = jax.device_get(rows)
             for i in range(min(STEPS, max_steps - first)):
-                before, over = self._moment(shown, i, action[i]), step.game_over[i].all()
+                before, over = self._moment(shown, i, trees.take(action, i)), step.game_over[i].all()
                 if over or first + i + 1 == max_steps:
                     end = "terminated" if step.terminated[i].all() else "cut off"
                     yield Played(before, step.reward[i], end, self._moment(shown, i + 1, None))

@@ -322,14 +322,14 @@ class Acting:
     def __repr__(self) -> str:
         return f"Acting({self._which})"
 
-    def __call__(self, obs: PyTree) -> np.ndarray:
+    def __call__(self, obs: PyTree) -> PyTree:
         """Returns an action in an observation, or in each of a batch of observations: the most likely, or a sample.
 
         Args:
             obs: An observation, or a batch ``[B, ...]`` of them.
 
         Returns:
-            An action, or actions ``[B, ...]``.
+            An action of `Env.action_space`, or actions ``[B, ...]``; where it is a tree of spaces, a tree of arrays.
 
         Raises:
             ConfigError: The structure or a shape is not the one of the environment's observations; or ``B``
@@ -355,8 +355,7 @@ class Acting:
         batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
         action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry, np.uint32(self._calls))
         self._calls += 1
-        actions = np.asarray(action)
-        return actions if lead else actions[0]
+        return jax.tree.map(lambda x: np.asarray(x) if lead else np.asarray(x)[0], action)
 
     def reset(self, ended: Any = None) -> None:
         """Resets the memory of the policy.
