@@ -16,6 +16,7 @@ from .algos.algorithm import Algorithm as Algorithm
 from .algos.apex import apex as apex
 from .algos.appo import appo as appo
 from .algos.c51 import c51 as c51
+from .algos.crossq import crossq as crossq
 from .algos.ddpg import ddpg as ddpg
 from .algos.disco import disco as disco
 from .algos.dpo import dpo as dpo

@@ -102,6 +102,7 @@ ROWS = (
     Row("td3", "Pendulum-v1", 5e4, SMALL, 8),
     Row("sac", "Pendulum-v1", 5e4, "", 8),
     Row("tqc", "Pendulum-v1", 5e4, "", 8),
+    Row("crossq", "Pendulum-v1", 5e4, "", 8),
     Row("ppo", "Acrobot-v1"),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
     Row("v-mpo", "Pendulum-v1", 1e6, "--preset continuous", 8),

@@ -161,3 +161,99 @@ class SoftActorCritic:
         descend(temperature_loss, self.log_temperature, self.rate)
         self.slow = jax.tree.map(lambda new, slow: slow + self.tau * (new - slow), self.critic, self.slow)
         return before
+
+
+class Renormed:
+    """A network of CrossQ by hand: renormalisation, then a dense layer of tanh and renormalisation, then a dense layer.
+
+    ``params`` and ``statistics`` are of one network; ``layers`` is where they hold what stands before the last layer.
+    """
+
+    def __init__(self, params, statistics, layers, warmup):
+        self.params, self.statistics, self.layers, self.warmup = params, statistics, layers, warmup
+
+    def at(self, tree):
+        for name in self.layers:
+            tree = tree[name]
+        return tree
+
+    def normalised(self, i, x, batch, frozen):
+        """Ioffe's Algorithm 1, or by running statistics if not ``batch``. ``frozen`` has ``r`` and ``d`` of each layer
+        at the parameters where the gradient is taken, and gets them at the first call."""
+        layer = self.at(self.params)[f"BatchRenorm_{i}"]
+        running = self.at(self.statistics)[f"BatchRenorm_{i}"]
+        deviation = np.sqrt(running["var"] + 1e-3)
+        if not batch:
+            return (x - running["mean"]) / deviation * layer["scale"] + layer["bias"]
+        mean, own = np.mean(x, axis=0), np.sqrt(np.var(x, axis=0) + 1e-3)
+        if i not in frozen:
+            r, d = np.clip(own / deviation, 1 / 3, 3), np.clip((mean - running["mean"]) / deviation, -5, 5)
+            early = running["batches"] < self.warmup
+            frozen[i] = (1.0, 0.0, mean, own**2 - 1e-3) if early else (r, d, mean, own**2 - 1e-3)
+        r, d = frozen[i][:2]
+        return ((x - mean) / own * r + d) * layer["scale"] + layer["bias"]
+
+    def __call__(self, x, batch=False, frozen=None):
+        hidden = np.tanh(dense(self.at(self.params)["Dense_0"], self.normalised(0, x, batch, frozen)))
+        return dense(self.params["Dense_0"], self.normalised(1, hidden, batch, frozen))
+
+    def remember(self, frozen):
+        """Moves the running statistics by those of the batch that ``frozen`` was made of."""
+        for i, (_, _, mean, var) in frozen.items():
+            running = self.at(self.statistics)[f"BatchRenorm_{i}"]
+            running["mean"] = 0.99 * running["mean"] + 0.01 * mean
+            running["var"] = 0.99 * running["var"] + 0.01 * var
+            running["batches"] = running["batches"] + 1
+
+
+class CrossQ:
+    """CrossQ's updates by hand, with two critics."""
+
+    def __init__(self, state, rate, warmup, delay):
+        actor = in_double(state.params["actor"])
+        critic = in_double(state.params["critic"])
+        network = lambda tree, layers: Renormed(tree["params"], tree["batch_stats"], layers, warmup)
+        self.actor = network(actor, ("torso", "layers_1"))
+        self.critics = [network(jax.tree.map(lambda x, k=k: x[k].copy(), critic), ("joint",)) for k in range(2)]
+        self.log_temperature = {"log": in_double(state.params["log_temperature"])}
+        self.rate, self.delay, self.updates = rate, delay, 0
+
+    def draw(self, out, noise):
+        mean, log_std = np.split(out, 2, axis=-1)
+        action = np.tanh(mean + np.exp(log_std) * noise)
+        density = np.exp(-0.5 * noise**2) / np.sqrt(2 * np.pi) / np.exp(log_std) / (1 - action**2)
+        return action, np.sum(np.log(density), axis=-1)
+
+    def update(self, items, weight, noise_next, noise_actor, target_entropy):
+        old = np.exp(self.log_temperature["log"])
+        next_action, log_prob = self.draw(self.actor(items["next_obs"]), noise_next)
+        both = np.concatenate([items["obs"], items["action"]], axis=-1)
+        joint = np.concatenate([both, np.concatenate([items["next_obs"], next_action], axis=-1)])
+        frozen = [{}, {}]
+        size = len(weight)
+        q = np.array([critic(joint, True, own)[:, 0] for critic, own in zip(self.critics, frozen, strict=True)])
+        target = items["reward"] + items["discount"] * (q[:, size:].min(axis=0) - old * log_prob)
+        before = np.mean(weight * np.sum(0.5 * (target - q[:, :size]) ** 2, axis=0)), np.abs(target - q[:, :size])
+        for critic, own in zip(self.critics, frozen, strict=True):
+            loss = lambda critic=critic, own=own: np.mean(
+                weight * 0.5 * (target - critic(joint, True, own)[:size, 0]) ** 2
+            )
+            descend(loss, critic.params, self.rate)
+            critic.remember(own)
+        self.updates += 1
+        if self.updates % self.delay:
+            return before[0], np.mean(before[1], axis=0)
+        own = {}
+
+        def actor_loss():
+            action, log_prob = self.draw(self.actor(items["obs"], True, own), noise_actor)
+            x = np.concatenate([items["obs"], action], axis=-1)
+            least = np.min([critic(x)[:, 0] for critic in self.critics], axis=0)
+            return np.mean(weight * (old * log_prob - least))
+
+        _, log_prob = self.draw(self.actor(items["obs"], True, own), noise_actor)
+        descend(actor_loss, self.actor.params, self.rate)
+        self.actor.remember(own)
+        slope = np.mean(weight * np.exp(self.log_temperature["log"]) * (-log_prob - target_entropy))
+        self.log_temperature["log"] = self.log_temperature["log"] - self.rate * slope
+        return before[0], np.mean(before[1], axis=0)

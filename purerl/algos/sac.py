@@ -80,12 +80,14 @@ def with_temperature(
 class SquashedPolicy(NamedTuple):
     """A Gaussian policy that tanh squashes into a box. Its actions are vectors ``[..., D]`` in [-1, 1].
 
-    - ``draw(actor, obs, noise)``: samples actions, and returns their log-densities ``[...]``, too.
+    - ``sample(out, noise)``: samples actions by the actor's output, and returns their log-densities ``[...]``, too.
+    - ``draw(actor, obs, noise)``: the same, by the actor's parameters.
     - ``executed(action)``: the action that stands in a replay, as such a vector.
     - ``acting``: how it explores and exploits.
     - ``target_entropy``: the target of its entropy, in nats.
     """
 
+    sample: Callable[[Array, Array], tuple[Array, Array]]
     draw: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
     executed: Callable[[Array], Array]
     acting: Acting
@@ -98,8 +100,11 @@ def squashed_policy(config: Temperature, env: Env, network: ActorAndCritics) -> 
     free = off_policy_gradients.free_dimensions(env.action_space)
     num_free = network.size if free is None else int(free.sum())
 
+    def squash(out: Array, noise: Array) -> tuple[Array, Array]:
+        return soft.squashed_sample(out, noise, free)
+
     def draw_action(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
-        return soft.squashed_sample(network.act(actor, obs), noise, free)
+        return squash(network.act(actor, obs), noise)
 
     def noise(key: Key, shape: tuple[int, ...]) -> Array:
         return draw.normal(key, (*shape, network.size))
@@ -111,7 +116,7 @@ def squashed_policy(config: Temperature, env: Env, network: ActorAndCritics) -> 
         return to_box(soft.squashed_mode(network.act(actor, obs)))
 
     acting = Acting(noise, None, exploit, sample=sample)
-    return SquashedPolicy(draw_action, to_unit, acting, config.target_entropy * num_free)
+    return SquashedPolicy(squash, draw_action, to_unit, acting, config.target_entropy * num_free)
 
 
 def make_learner(

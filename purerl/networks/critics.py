@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import trees
+from purerl.networks.batch_renorm import STATISTICS
 from purerl.networks.heads import Head
 from purerl.networks.layers import dense
 from purerl.types import Array, Key, PyTree
@@ -110,6 +111,6 @@ def several(kind: type[nn.Module], num_critics: int, axis: int) -> Any:
         in_axes=None,
         out_axes=axis,
         axis_size=num_critics,
-        variable_axes={"params": 0},
+        variable_axes={"params": 0, STATISTICS: 0},
         split_rngs={"params": True, "dropout": True},
     )

@@ -9,13 +9,14 @@ import pytest
 from compiling import compiled, for_bits
 
 from purerl import config as cfg
-from purerl import ddpg, envs, sac, td3, tqc
+from purerl import crossq, ddpg, envs, sac, shards, td3, tqc, trees
 from purerl.errors import ConfigError
 from purerl.formulas import return_distributions
 from purerl.formulas.return_distributions import Atoms
 from purerl.learners.families import off_policy_gradients
+from purerl.networks.batch_renorm import BatchRenorm
 from purerl.spaces import Box
-from purerl.types import Outcome, Sample
+from purerl.types import Outcome, Sample, Situation
 
 PENDULUM = envs.make("Pendulum-v1", max_steps=10)
 SMALL = {
@@ -62,11 +63,20 @@ def assert_by_hand(learner, oracle, state, target_entropy=-1.0):
         loss, size = oracle.update(items, np.float64(sample.weight), *noises, target_entropy)
         np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
         np.testing.assert_allclose(priority, size, rtol=1e-4, atol=1e-5)
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    jax.tree.map(close, state.params["critic"]["params"], oracle.critic)
-    jax.tree.map(close, state.params["actor"]["params"], oracle.actor)
-    jax.tree.map(close, state.target_params["critic"]["params"], oracle.slow)
-    close(state.params["log_temperature"], oracle.log_temperature["log"])
+    assert_close(state.params["log_temperature"], oracle.log_temperature["log"])
+    return state
+
+
+def assert_close(a, b):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), a, b)
+
+
+def assert_as_sac(learner, oracle, state):
+    """`assert_by_hand`, and the networks and their slow copies after it."""
+    state = assert_by_hand(learner, oracle, state)
+    assert_close(state.params["critic"]["params"], oracle.critic)
+    assert_close(state.params["actor"]["params"], oracle.actor)
+    assert_close(state.target_params["critic"]["params"], oracle.slow)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("scalar", marks=pytest.mark.rest), "categorical", "quantile"])
@@ -84,7 +94,65 @@ def test_truncated_updates_by_hand():
     config = tqc.Config(**BY_HAND, num_critics=3, num_quantiles=4, dropped_quantiles=2, kappa=0.5)
     learner = compiled(tqc.make_learner(config, PENDULUM, optimiser=optax.sgd(RATE)), "init", "update")
     state = learner.init(jax.random.key(1), samples(0).items.obs)
-    assert_by_hand(learner, critic_oracle.SoftActorCritic(state, "quantile", RATE, 0.1, kappa=0.5, left=6), state)
+    assert_as_sac(learner, critic_oracle.SoftActorCritic(state, "quantile", RATE, 0.1, kappa=0.5, left=6), state)
+
+
+@pytest.fixture(scope="module")
+def crossing():
+    """CrossQ with statistics that correct from the fifth of its updates on, compiled, and its first state."""
+    sizes = {name: value for name, value in BY_HAND.items() if name != "tau"}
+    config = crossq.Config(**sizes, critic_hidden_sizes=(4,), policy_delay=2, renorm_warmup=4)
+    learner = crossq.make_learner(config, PENDULUM, optimiser=optax.sgd(RATE))
+    learner = compiled(learner, "init", "explore", "exploit", "update")
+    return learner, learner.init(jax.random.key(1), samples(0).items.obs)
+
+
+def test_updates_without_targets_by_hand(crossing):
+    """CrossQ's: a joint batch, statistics of both halves, and an actor that waits. Nothing moves them but batches."""
+    learner, state = crossing
+    assert state.target_params == {}
+    oracle = critic_oracle.CrossQ(state, RATE, 4, 2)
+    after = assert_by_hand(learner, oracle, state)
+    stacked = lambda name: jax.tree.map(lambda *x: np.stack(x), *(getattr(one, name) for one in oracle.critics))
+    assert_close(after.params["critic"]["params"], stacked("params"))
+    assert_close(after.params["actor"]["params"], oracle.actor.params)
+    of = {"critic": stacked("statistics"), "actor": oracle.actor.statistics}
+    for name, statistics in of.items():
+        own = trees.named_leaves(after.params[name]["batch_stats"])
+        for leaf, expected in trees.named_leaves(statistics).items():
+            counted = np.minimum(expected, 4)  # as far as it matters
+            assert_close(own[leaf], counted if "batches" in leaf else expected)
+
+
+def test_what_acts_does_not_depend_on_its_batch(crossing):
+    """A report that other libraries got: an evaluation of one observation was normalised by itself."""
+    learner, state = crossing
+    for i in range(4):
+        state = learner.update(state, samples(i), jax.random.key(i))[0]
+    obs = samples(9).items.obs
+    policy = learner.policy(state)
+    exploit = lambda obs: np.asarray(learner.exploit(policy, Situation(obs, ()), jax.random.key(0))[0])
+    together = exploit(obs)
+    np.testing.assert_allclose(together, np.concatenate([exploit(obs[i : i + 1]) for i in range(8)]), atol=1e-6)
+    assert np.ptp(together) > 0
+
+
+def test_statistics_of_shards_are_those_of_the_whole_batch():
+    """The output, the running statistics and the gradient of four shards beside those of one batch."""
+    module, x = BatchRenorm(warmup=0), 2.0 + 3.0 * jax.random.normal(jax.random.key(0), (16, 3))
+    params = module.init(jax.random.key(1), x)
+
+    def loss(weights, x):
+        out, moved = module.apply({**params, "params": weights}, x, mutable=["batch_stats"])
+        return jnp.mean(jnp.sin(out)), (out, moved["batch_stats"])
+
+    graded = jax.grad(loss, has_aux=True)
+    grads, (out, moved) = graded(params["params"], x)
+    of_shards = jax.vmap(lambda x: shards.mean(graded(params["params"], x)[0]), axis_name=shards.AXIS)
+    outs, statistics = jax.vmap(lambda x: loss(params["params"], x)[1], axis_name=shards.AXIS)(x.reshape(4, 4, 3))
+    assert_close(outs.reshape(16, 3), out)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[2], b, rtol=1e-5), statistics, moved)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[2], b, atol=1e-6), of_shards(x.reshape(4, 4, 3)), grads)
 
 
 def test_truncation_leaves_out_the_largest_of_all():

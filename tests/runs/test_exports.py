@@ -136,6 +136,7 @@ def given(structs, seed=0, rows=50):
         ("ppo", "Breakout-MinAtar", {"hidden_sizes": (8,)}),
         ("ppo", "CartPole-v1", {"memory": "gru", "hidden_sizes": (8, 8), "memory_size": 8, "layer_norm": True}),
         ("sac", "Pendulum-v1", {"normalize_obs": True, "hidden_sizes": (8,)}),
+        ("crossq", "Pendulum-v1", {"hidden_sizes": (8,), "critic_hidden_sizes": (8,)}),
         ("rainbow", "probe/illegal-actions", {"hidden_sizes": (8,)}),
         ("dqn", "probe/multi-discrete", {"hidden_sizes": (8,)}),
     ],

@@ -26,6 +26,7 @@ from purerl.learners.parts import checks, from_replay, gradients, normalize, set
 from purerl.learners.parts.normalize import Normalizer
 from purerl.learners.parts.target_networks import polyak
 from purerl.networks import critics
+from purerl.networks.batch_renorm import STATISTICS
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
 
@@ -334,19 +335,28 @@ class CriticAgent(NamedTuple):
         """Takes a step of the critics, then one of the actor against the new critics; and moves the target networks.
 
         With a ``policy_delay`` the actor and the target networks wait for so many updates. The observations of
-        ``sample``, which are not normalised, enter the normaliser's moments.
+        ``sample``, which are not normalised, enter the normaliser's moments. Running statistics of networks are not
+        the optimisers': a loss that moves some returns its parameters with the new ones, among its metrics, as
+        `STATISTICS`.
         """
+        old = state.params["critic"]
         critic, critic_opt_state, (priority, more), metrics = gradients.gradient_step(
-            critic_loss, self.critic_optimiser, state.params["critic"], state.critic_opt_state, batch
+            lambda critic, batch: critic_loss(whole(critic, old), batch),
+            self.critic_optimiser,
+            optimised(old),
+            state.critic_opt_state,
+            batch,
         )
+        critic = whole(critic, more.pop(STATISTICS, old))
         before = without_critic(state.params)
         actor, actor_opt_state, of_actor, actor_metrics = gradients.gradient_step(
-            lambda params, batch: actor_loss(params, critic, batch),
+            lambda params, batch: actor_loss(whole(params, before), critic, batch),
             self.actor_optimiser,
-            before,
+            optimised(before),
             state.actor_opt_state,
             batch,
         )
+        actor = whole(actor, of_actor.pop(STATISTICS, before))
         newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.target_networks}
         target_params = polyak(newest, state.target_params, self.config.tau)
         waited = (state.waited + 1) % self.config.policy_delay
@@ -386,8 +396,8 @@ class CriticAgent(NamedTuple):
             return OffPolicyGradientState(
                 params,
                 {name: params[name] for name in self.target_networks},
-                gradients.init_optimiser(self.critic_optimiser, params["critic"]),
-                gradients.init_optimiser(self.actor_optimiser, without_critic(params)),
+                gradients.init_optimiser(self.critic_optimiser, optimised(params["critic"])),
+                gradients.init_optimiser(self.actor_optimiser, optimised(without_critic(params))),
                 normalizer.init(trees.take(obs, 0)),
                 counters.of(),
                 jnp.zeros((), jnp.int32),
@@ -463,6 +473,20 @@ def make_agent(
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
     """Returns the parameters that the actor's loss moves."""
     return {name: x for name, x in params.items() if name != "critic"}
+
+
+def optimised(params: PyTree) -> PyTree:
+    """Returns what an optimiser moves of parameters: all but running statistics."""
+    if not isinstance(params, dict):
+        return params
+    return {name: optimised(x) for name, x in params.items() if name != STATISTICS}
+
+
+def whole(moved: PyTree, params: PyTree) -> PyTree:
+    """Returns ``moved``, which is of the form that `optimised` gives, with the running statistics of ``params``."""
+    if not isinstance(params, dict):
+        return moved
+    return {name: x if name == STATISTICS else whole(moved[name], x) for name, x in params.items()}
 
 
 def make_trainer(config: OffPolicyGradientConfig, env: Env, learner: Learner) -> Trainer:

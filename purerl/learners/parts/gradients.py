@@ -213,7 +213,8 @@ def make_optimiser(
         period: The optimiser takes a step at every ``period``-th of the config's updates.
         step: Multiplies the direction by minus the step size; None: a `descent` with that of ``config``.
     """
-    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, step or _decaying_descent(config, period)
+    direction = optax.scale_by_adam(config.adam_b1, eps=config.adam_epsilon)
+    adam = direction, *change, step or _decaying_descent(config, period)
     return chain(clip_by_norm(config.max_grad_norm), *adam)
 
 

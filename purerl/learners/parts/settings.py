@@ -60,6 +60,7 @@ class StepSize:
     """Adam's learning rate at the start."""
     learning_rate_decay: Annotated[cfg.Fraction, WITHOUT_ADAPTATION] = 1.0
     """Fraction by which each learning rate has decayed, linearly, at the end of training. 0: constant."""
+    adam_b1: ClassVar[float] = 0.9
     adam_epsilon: ClassVar[float] = 1e-8
 
     if TYPE_CHECKING:
