@@ -18,7 +18,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.algos.ddpg import MUJOCO
 from purerl.formulas import soft
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState, problems
+from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState
 from purerl.learners.parts import settings
 from purerl.networks import critics
 from purerl.networks.batch_renorm import STATISTICS, RenormMLP
@@ -38,6 +38,15 @@ class CrossQConfig(off_policy_gradients.OffPolicyGradientConfig, sac.Temperature
     """Number of updates with plain batch normalisation, before it is corrected towards the running statistics."""
     tau: Annotated[cfg.Fraction, WITH_TARGETS] = 0.005
     """No effect: there are no target networks."""
+
+
+def problems(config: CrossQConfig, env: Env | None) -> list[str]:
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be those of a bounded Box.
+    """
+    blocks = ["torso = 'simba': crossq has dense layers with batch renormalisation"] if config.torso == "simba" else []
+    return off_policy_gradients.problems(config, env) + blocks
 
 
 def make_network(config: CrossQConfig, env: Env) -> ActorAndCritics:

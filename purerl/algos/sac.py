@@ -179,6 +179,21 @@ WALKER2D = {**BRAX, "total_steps": 7_864_320, "num_updates": 32, "batch_size": 1
 multiplies the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale`` of the environment)."""
 
 
+SIMBA = {
+    **MUJOCO,
+    "torso": "simba",
+    "normalize_obs": True,
+    "hidden_sizes": (128,),
+    "critic_hidden_sizes": (512, 512),
+    "num_updates": 2,
+    "warmup_steps": 5_000,
+    "learning_rate": 1e-4,
+    "actor_learning_rate": 1e-4,
+}
+"""SimBa for robots: residual blocks and normalised observations, two updates a step (Lee et al. 2024, arXiv 2410.09754,
+appendix; its weight decay of 1e-2 and its discount factor by length of episode are left to options)."""
+
+
 sac = Algorithm(
     "sac",
     SACConfig,
@@ -186,5 +201,5 @@ sac = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"mujoco": MUJOCO, "hopper": HOPPER, "walker2d": WALKER2D},
+    presets={"mujoco": MUJOCO, "simba": SIMBA, "hopper": HOPPER, "walker2d": WALKER2D},
 )

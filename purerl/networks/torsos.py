@@ -6,9 +6,10 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from purerl import spaces
-from purerl.networks.layers import ACTIVATIONS, MLP, Conv, halve
+from purerl import backend, spaces
+from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, halve
 from purerl.spaces import Box, Space
 from purerl.types import Array, PyTree
 
@@ -25,8 +26,9 @@ KINDS = {
     "plain": (Convolution(16),),
     "resnet": (Convolution(16), Convolution(32), Convolution(32)),
     "nature": (Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)),
+    "simba": (Convolution(16),),
 }
-"""The convolutions of each kind: MinAtar's, IMPALA's and DQN's.
+"""The convolutions of each kind: MinAtar's, IMPALA's and DQN's. SimBa's, for images, are those of "plain".
 
 "plain" is that of MinAtar's authors (Young & Tian 2019, arXiv 1903.03176), "resnet" IMPALA's (`ResNet`), "nature" that
 of DQN on Atari (Mnih et al. 2015, Nature 518, Methods), which has a dense layer of 512 behind them.
@@ -110,6 +112,41 @@ class ResNet(nn.Module):
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3)(self.activation(x))
 
 
+class SimBa(nn.Module):
+    """Residual blocks of dense layers, normalised before and at the end (Lee et al. 2024, arXiv 2410.09754, figure 4).
+
+    ``[..., D] -> [..., F]``: a dense layer of ``width``, ``num_blocks`` times
+    ``x + dense(activation(dense(layer_norm(x))))``, whose inner layer is four times as wide, and a layer norm. The
+    paper's activation is relu.
+    """
+
+    width: int
+    num_blocks: int
+    activation: Callable[[Array], Array] = nn.relu
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Returns the features ``[..., width]``."""
+        dtype = backend.activations()
+        x = dense(self.width, 1.0, dtype)(x)
+        for _ in range(self.num_blocks):
+            inner = dense(4 * self.width, np.sqrt(2), dtype)(nn.LayerNorm(dtype=dtype)(x))
+            x = x + dense(self.width, 1.0, dtype)(self.activation(inner))
+        return nn.LayerNorm(dtype=dtype)(x)
+
+
+def dense_layers(
+    kind: str, hidden_sizes: Sequence[int], activation: Callable[[Array], Array], layer_norm: bool = False
+) -> nn.Module:
+    """Makes the dense layers of a torso of this ``kind``, for vectors ``[..., D]``.
+
+    They are an `MLP`, or a `SimBa` with a block for each of ``hidden_sizes``, which are one width.
+    """
+    if kind == "simba" and hidden_sizes:
+        return SimBa(hidden_sizes[0], len(hidden_sizes), activation)
+    return MLP(tuple(hidden_sizes), activation, layer_norm=layer_norm)
+
+
 class OneHot(nn.Module):
     """Integers as one-hot vectors, concatenated.
 
@@ -176,7 +213,7 @@ def torso(
     A Box with three axes ``[H, W, C]`` that the ``convolutions`` fit into gets a `CNN`, any other Box an `MLP`; with
     the kind "resnet" a Box gets a `ResNet`, which needs three axes. Of a tree of spaces each image goes through such a
     network without dense layers, each integer becomes one-hot, and all else is flattened; dense layers of
-    ``hidden_sizes`` on all of them, concatenated, follow.
+    ``hidden_sizes`` on all of them, concatenated, follow. With the kind "simba" all dense layers are a `SimBa`.
 
     Args:
         space: The space of observations.
@@ -186,6 +223,9 @@ def torso(
         convolutions: The convolutions for images.
     """
     act = ACTIVATIONS[activation]
+    if convolutions.kind == "simba":
+        features = torso(space, (), activation, layer_norm, convolutions._replace(kind="plain"))
+        return nn.Sequential([features, dense_layers("simba", hidden_sizes, act)]) if hidden_sizes else features
     if isinstance(space, Box):
         return _of_box(space, tuple(hidden_sizes), act, layer_norm, convolutions)
     parts = tuple(_of_leaf(leaf, act, layer_norm, convolutions) for leaf in spaces.leaves(space))

@@ -37,6 +37,7 @@ def test_the_table_finds_every_file_and_its_value():
         ),
         (ppo, ppo.Config(learning_rate=-1), CARTPOLE, r"learning_rate = -1:"),
         (ppo, ppo.Config(layer_norm=True, torso="resnet"), CARTPOLE, "layer_norm = True:"),
+        (ppo, ppo.Config(torso="simba", hidden_sizes=(64, 32)), CARTPOLE, r"hidden_sizes = \(64, 32\): must be one"),
         (dqn, dqn.Config(torso="resnet"), CARTPOLE, r"torso = 'resnet':"),
         (
             ppo,

@@ -10,6 +10,7 @@ from compiling import compiled, for_bits
 
 from purerl import config as cfg
 from purerl import crossq, ddpg, envs, sac, shards, td3, tqc, trees
+from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import return_distributions
 from purerl.formulas.return_distributions import Atoms
@@ -223,3 +224,27 @@ def test_critics_have_widths_of_their_own():
         params = jax.eval_shape(algo.make_learner(config, PENDULUM).init, jax.random.key(0), jnp.zeros((4, 3))).params
         assert params["critic"]["params"]["joint"]["Dense_1"]["kernel"].shape == (2, 6, 5)
         assert params["actor"]["params"]["torso"]["Dense_0"]["kernel"].shape == (3, 4)
+
+
+@pytest.mark.parametrize("name", ["ppo", "impala", "dqn", "iqn", "r2d2", "qmix", "sac", "td3", "tqc", "masac"])
+def test_residual_blocks_are_a_torso_of_every_algorithm(name):
+    """The network before the heads, also behind the concatenation of observation and action. Nothing is computed."""
+    algo, teams = ALGORITHMS[name], name in ("qmix", "masac")
+    env = PENDULUM if name in ("sac", "td3", "tqc") else envs.make("TwoStep-v0" if teams else "CartPole-v1")
+    config = algo.Config(torso="simba", hidden_sizes=(8, 8))
+    assert algo.problems(config, env) == []
+    trainer = algo.make_trainer(config, env)
+    leaves = trees.named_leaves(jax.eval_shape(trainer.init, jax.random.key(0)).learner.params)
+    assert any("LayerNorm_1" in leaf for leaf in leaves)
+    if env is PENDULUM:
+        assert leaves["critic.params.joint.Dense_1.kernel"].shape[-2:] == (8, 32)
+        assert leaves["critic.params.joint.Dense_0.kernel"].shape[-2] == 3 + 1
+
+
+def test_blocks_are_of_one_width():
+    for config, line in (
+        (sac.Config(torso="simba", critic_hidden_sizes=(8, 4)), "critic_hidden_sizes = (8, 4): must be one width"),
+        (sac.Config(torso="simba", layer_norm=True), "layer_norm = True: simba has its own"),
+    ):
+        assert [problem.startswith(line) for problem in sac.problems(config, PENDULUM)] == [True]
+    assert "batch renormalisation" in crossq.problems(crossq.Config(torso="simba"), PENDULUM)[0]

@@ -19,6 +19,7 @@ MADE_FOR = {
     "maze": "Maze-v0",
     "continuous": "Pendulum-v1",
     "mujoco": "Pendulum-v1",
+    "simba": "Pendulum-v1",
     "hopper": "Pendulum-v1",
     "walker2d": "Pendulum-v1",
 }

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from compiling import shipped_environment
+from compiling import at_random, shipped_environment
 
 from purerl import networks
 from purerl.networks.layers import Conv, halve, orthogonal
@@ -215,3 +215,26 @@ def test_resnet_by_hand(key):
     expected = nn.relu(x @ dense["kernel"] + dense["bias"][None])
     np.testing.assert_allclose(torso.apply({"params": params}, obs), expected, rtol=1e-4, atol=1e-4)
     assert [params[f"Conv_{i}"]["bias"].size for i in range(15)] == [16] * 5 + [32] * 10
+
+
+def test_simba_by_hand():
+    """Lee et al. 2024, figure 4, in float64: blocks add to what they normalise; images keep their convolution."""
+    torso = networks.torso(Box(-1, 1, (3,), np.float32), (5, 5), "relu", convolutions=Convolutions("simba"))
+    obs = jax.random.normal(jax.random.key(0), (4, 3))
+    params = at_random(torso.init, jax.random.key(1), obs)["params"]["layers_1"]
+    layer = jax.tree.map(np.float64, params)
+    dense = lambda i, x: x @ layer[f"Dense_{i}"]["kernel"] + layer[f"Dense_{i}"]["bias"]
+
+    def norm(i, x):
+        x = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-6)
+        return x * layer[f"LayerNorm_{i}"]["scale"] + layer[f"LayerNorm_{i}"]["bias"]
+
+    x = dense(0, np.float64(obs))
+    for i in (0, 1):
+        x = x + dense(2 * i + 2, np.maximum(dense(2 * i + 1, norm(i, x)), 0))
+    out = torso.apply({"params": {"layers_1": params}}, obs)
+    np.testing.assert_allclose(out, norm(2, x), rtol=1e-4, atol=1e-5)
+    assert layer["Dense_1"]["kernel"].shape == (5, 20)
+    image = networks.torso(Box(0, 1, (6, 6, 2), np.bool_), (5,), "relu", convolutions=Convolutions("simba"))
+    made = jax.eval_shape(image.init, jax.random.key(0), jnp.zeros((1, 6, 6, 2), bool))["params"]
+    assert made["layers_0"]["Conv_0"]["bias"].shape == (16,) and made["layers_1"]["LayerNorm_1"]["bias"].shape == (5,)

@@ -25,7 +25,7 @@ from purerl.formulas.return_distributions import Atoms, Family
 from purerl.learners.parts import checks, from_replay, gradients, normalize, settings
 from purerl.learners.parts.normalize import Normalizer
 from purerl.learners.parts.target_networks import polyak
-from purerl.networks import critics
+from purerl.networks import critics, torsos
 from purerl.networks.batch_renorm import STATISTICS
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
@@ -212,7 +212,8 @@ def networks_for_box(
     Critics give values, or what describes the distributions of ``family``.
     """
     size = math.prod(env.action_space.shape)
-    joint = networks.MLP(config.critic_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
+    activation = networks.ACTIVATIONS[config.activation]
+    joint = torsos.dense_layers(config.torso, config.critic_sizes, activation, config.layer_norm)
     torso = settings.make_torso(config, env)
     features = settings.make_torso(config, env, ())
     critic_outputs = family.size if family else 0

@@ -85,10 +85,11 @@ class Torso:
 
     heading: ClassVar[str] = "network"
     offers: ClassVar[tuple[str, ...]] = (TORSO,)
-    torso: Literal["plain", "resnet", "nature"] = "plain"
+    torso: Literal["plain", "resnet", "nature", "simba"] = "plain"
     """Network before the heads. plain: dense layers, after a convolution for images. resnet: IMPALA's residual network,
     for images only. nature: the three convolutions of DQN on Atari, for images of at least 36 x 36; its paper has
-    hidden_sizes = 512."""
+    hidden_sizes = 512. simba: residual blocks of dense layers with layer normalisation, one for each of hidden_sizes,
+    which must be one width; its paper also has normalised observations."""
     convolutions: tuple[str, ...] = ()
     """Convolutions of the torso, each as CHANNELS:KERNEL:STRIDE, such as 32:8:4, or as CHANNELS for a 3 x 3 kernel; for
     resnet, the CHANNELS of each section. Empty: 16 for plain, 16 32 32 for resnet, 32:8:4 64:4:2 64:3:1 for nature."""
@@ -193,8 +194,10 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
         requirement = "CHANNELS, for a resnet" if config.torso == "resnet" else "CHANNELS:KERNEL:STRIDE or CHANNELS"
         return [f"convolutions = {config.convolutions}: each must be {requirement}"]
     problems = ["layer_norm = True: a resnet has none"] if config.torso == "resnet" and config.layer_norm else []
+    if config.torso == "simba":
+        problems = simba_problems(config)
     layers = convolutions(config)
-    if env is None or layers == Convolutions():
+    if env is None or layers._replace(kind="plain" if config.torso == "simba" else config.torso) == Convolutions():
         return problems
     images, asking = _images(env.observation_space), f"torso = {config.torso!r}: "
     if config.convolutions:
@@ -203,6 +206,16 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
         problems.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
     small = [shape for shape in images if not layers.fit(shape)]
     return problems + [f"{asking}{env.name} has images {shape}, which are too small" for shape in small]
+
+
+def simba_problems(config: Torso) -> list[str]:
+    """Returns a line for each setting that residual blocks cannot have."""
+    problems = ["layer_norm = True: simba has its own"] if config.layer_norm else []
+    for name in ("hidden_sizes", "critic_hidden_sizes"):
+        sizes = getattr(config, name, ())
+        if len(set(sizes)) > 1:
+            problems.append(f"{name} = {sizes}: must be one width, for each residual block of torso = 'simba'")
+    return problems
 
 
 def support_problems(low: float, high: float) -> list[str]:

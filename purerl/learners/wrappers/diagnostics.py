@@ -15,6 +15,7 @@ from purerl.learners.wrappers.wrapper import Wrapper
 from purerl.loops.settings import Loop
 from purerl.networks import MLP
 from purerl.networks.batch_renorm import RenormMLP
+from purerl.networks.torsos import SimBa
 from purerl.types import Array, Env, Key, Learner, PyTree, Sample, Situation, Transition, Updated
 
 MOST_OBSERVATIONS = 256
@@ -58,15 +59,15 @@ def diagnosed(learner: Learner) -> Learner:
 def hidden(forward: Callable[[], Any], size: int) -> list[Array]:
     """Returns the inputs ``[size, F]`` of each dense layer while ``forward()`` runs.
 
-    The first layer of an `MLP` or a `RenormMLP` is left out, because its inputs are observations, or the outputs of a
-    convolution.
+    The first layer of an `MLP`, a `RenormMLP` or a `SimBa` is left out, because its inputs are observations, or the
+    outputs of a convolution.
     """
     inputs: dict[int, Array] = {}
 
     def look(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Any) -> Any:
         module = context.module
         if isinstance(module, nn.Dense) and context.method_name == "__call__":
-            first = isinstance(module.parent, MLP | RenormMLP) and module.name == "Dense_0"
+            first = isinstance(module.parent, MLP | RenormMLP | SimBa) and module.name == "Dense_0"
             if not first and args[0].ndim == 2 and args[0].shape[0] == size:
                 inputs.setdefault(id(args[0]), args[0])
         return call(*args, **kwargs)
