@@ -22,6 +22,8 @@ MADE_FOR = {
     "simba": "Pendulum-v1",
     "hopper": "Pendulum-v1",
     "walker2d": "Pendulum-v1",
+    "fast": "Pendulum-v1",
+    "fast-gpu": "Pendulum-v1",
 }
 """An environment of the kind that a preset is for; of the others any will do."""
 
