@@ -13,6 +13,7 @@
     python scripts/benchmark.py logging --agents 1 1000
     python scripts/benchmark.py host-cartpole --rounds 1 --peer sb3-dummy=PYTHON --peer cleanrl=PYTHON,CHECKOUT
     python scripts/benchmark.py host-pong --rounds 1 --peer cleanrl=PYTHON,CHECKOUT
+    python scripts/benchmark.py host-pendulum --rounds 1 --peer sbx-sac=PYTHON
     python scripts/benchmark.py options "ppo --env A ..." "ppo --env B ..." --rounds 1
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
 
@@ -51,11 +52,13 @@ WORKLOADS = {
     "value-loss-evolution": meta,
     "host-cartpole": hosts,
     "host-pong": hosts,
+    "host-pendulum": hosts,
     "options": options,
 }
 
 
 SMALL = "--num-steps 16 --hidden-sizes 8"
+NARROW = "--hidden-sizes 8 --batch-size 8"
 TINY: dict[str, dict[str, Any]] = {
     "ppo-cartpole": {"total_steps": 2048},
     "ppo-hopper": {"needs": "brax", "total_steps": 65_536},
@@ -73,6 +76,7 @@ TINY: dict[str, dict[str, Any]] = {
     "sac-pendulum": {"total_steps": 1500},
     "host-cartpole": {"needs": "gymnasium", "total_steps": 20_480, "options": f"{hosts.OURS['host-cartpole']} {SMALL}"},
     "host-pong": {"needs": "envpool", "total_steps": 4096},
+    "host-pendulum": {"needs": "gymnasium", "total_steps": 1000, "options": f"{hosts.OURS['host-pendulum']} {NARROW}"},
     "options": {"words": [f"{name} --env CartPole-v1 --num-envs 4 {SMALL}" for name in ("a2c", "reinforce")]}
     | {"total_steps": 4096},
 }

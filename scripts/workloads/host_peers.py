@@ -1,10 +1,10 @@
-"""Trainings by PPO of Stable-Baselines3, Sample Factory 2 and CleanRL's scripts, as their users run them: the frames
-and the clock as each goes on.
+"""Trainings by Stable-Baselines3, SBX, Sample Factory 2 and CleanRL's scripts, as their users run them: the frames and
+the clock as each goes on.
 
 Only what a peer's interpreter has is imported. These were seen to run on Python 3.11 with torch 2.13.0+cpu:
-stable-baselines3 2.9.2 with gymnasium 1.4.0; sample-factory 2.1.1 with gymnasium 0.29.1; CleanRL at fe8d8a03 with
-envpool 0.8.4, gym 0.23.1, gymnasium 0.29.1 and numpy 1.26.4, because its script calls gym's old interface, and fails
-with EnvPool 1.2.5.
+stable-baselines3 2.9.2 with gymnasium 1.4.0; sbx-rl 0.28.0; sample-factory 2.1.1 with gymnasium 0.29.1; CleanRL at
+fe8d8a03 with envpool 0.8.4, gym 0.23.1, gymnasium 0.29.1 and numpy 1.26.4, because its script calls gym's old
+interface, and fails with EnvPool 1.2.5.
 """
 
 import os
@@ -46,26 +46,44 @@ def run(command: list[str], read: Callable[[str], None] = lambda line: None, fol
         raise SystemExit(f"{' '.join(command)}\n{''.join(lines)}")
 
 
+def clocked(learner: Any, total: int) -> Stamps:
+    """Trains a learner of Stable-Baselines3 or SBX, with a stamp at the beginning of each rollout and at the end."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    stamps: Stamps = []
+
+    class Clock(BaseCallback):
+        def _on_rollout_start(self) -> None:
+            stamps.append((self.num_timesteps, time.perf_counter()))
+
+        def _on_training_end(self) -> None:
+            stamps.append((self.num_timesteps, time.perf_counter()))
+
+        def _on_step(self) -> bool:
+            return True
+
+    learner.learn(total, callback=Clock())
+    return stamps
+
+
+def sbx(algorithm: str) -> Train:
+    """An algorithm of SBX, which is Stable-Baselines3 in JAX, by its defaults: one environment, an update each step."""
+
+    def train(total: int, seed: int, _: str) -> Stamps:
+        import sbx
+
+        return clocked(getattr(sbx, algorithm)("MlpPolicy", "Pendulum-v1", seed=seed, device="cpu"), total)
+
+    return train
+
+
 def sb3(vector: str) -> Train:
     """Stable-Baselines3's PPO with its own network (64-64 tanh), in environments of ``vector``."""
 
     def train(total: int, seed: int, _: str) -> Stamps:
         from stable_baselines3 import PPO
         from stable_baselines3.common import vec_env
-        from stable_baselines3.common.callbacks import BaseCallback
         from stable_baselines3.common.env_util import make_vec_env
-
-        stamps: Stamps = []
-
-        class Clock(BaseCallback):
-            def _on_rollout_start(self) -> None:
-                stamps.append((self.num_timesteps, time.perf_counter()))
-
-            def _on_training_end(self) -> None:
-                stamps.append((self.num_timesteps, time.perf_counter()))
-
-            def _on_step(self) -> bool:
-                return True
 
         lanes = LANES["CartPole-v1"]
         batch = lanes * NUM_STEPS // NUM_MINIBATCHES
@@ -80,7 +98,7 @@ def sb3(vector: str) -> Train:
             seed=seed,
             device="cpu",
         )
-        learner.learn(total, callback=Clock())
+        stamps = clocked(learner, total)
         env.close()
         return stamps
 
@@ -197,7 +215,9 @@ CARTPOLE = {
     "sb3-subproc": sb3("SubprocVecEnv"),
     **{name: sample_factory(name) for name in SAMPLERS},
 }
+PENDULUM = {"sbx-sac": sbx("SAC"), "sbx-crossq": sbx("CrossQ")}
 PEERS = {
+    "host-pendulum": PENDULUM,
     "host-cartpole": {**CARTPOLE, "cleanrl": cleanrl("ppo.py", "CartPole-v1")},
     "host-pong": {"cleanrl": cleanrl("ppo_atari_envpool.py", "Pong-v5")},
 }

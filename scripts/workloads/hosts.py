@@ -1,8 +1,9 @@
-"""PPO on environments of the host, beside Stable-Baselines3, Sample Factory 2 and CleanRL's scripts.
+"""Trainings on environments of the host, beside Stable-Baselines3, SBX, Sample Factory 2 and CleanRL's scripts.
 
     python scripts/benchmark.py host-cartpole --rounds 1 --peer sb3-dummy=PYTHON --peer sb3-subproc=PYTHON \\
         --peer sample-factory=PYTHON --peer cleanrl=PYTHON,CHECKOUT
     python scripts/benchmark.py host-pong --rounds 1 --peer cleanrl=PYTHON,CHECKOUT
+    python scripts/benchmark.py host-pendulum --rounds 1 --peer sbx-sac=PYTHON
 
 A run is a whole training of the command line or of the peer's public interface, in processes of its own. Frames/s are
 those of steady state: by the clock from a tenth of the frames to nine tenths, so that neither starting, nor compiling,
@@ -21,12 +22,13 @@ from typing import Any, NamedTuple
 from workloads import host_peers, turns
 
 OURS = {
-    "host-cartpole": "--env gymnasium/CartPole-v1 --num-envs 64",
-    "host-pong": "--env envpool/Pong-v5 --env-params atari=1 life_loss=1 frame_stack=4 reward_clip=1 --num-envs 8"
+    "host-cartpole": "ppo --env gymnasium/CartPole-v1 --num-envs 64",
+    "host-pendulum": "sac --env gymnasium/Pendulum-v1 --preset mujoco --warmup-steps 100",
+    "host-pong": "ppo --env envpool/Pong-v5 --env-params atari=1 life_loss=1 frame_stack=4 reward_clip=1 --num-envs 8"
     " --clip-epsilon 0.1 --torso nature --hidden-sizes 512 --activation relu",
 }
-"""Options of ``purerl train ppo`` by workload; --options replaces them."""
-FRAMES = {"host-cartpole": 64 * 128 * 60, "host-pong": 8 * 128 * 20}
+"""What follows ``purerl train`` by workload; --options replaces it."""
+FRAMES = {"host-cartpole": 64 * 128 * 60, "host-pong": 8 * 128 * 20, "host-pendulum": 10_000}
 
 
 class Window(NamedTuple):
@@ -63,15 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PYTHON",
-        help=f"a peer and the interpreter that has it; {', '.join(host_peers.CARTPOLE)}, cleanrl=PYTHON,CHECKOUT",
+        help=f"a peer and the interpreter that has it; {', '.join([*host_peers.CARTPOLE, *host_peers.PENDULUM])}, "
+        "cleanrl=PYTHON,CHECKOUT",
     )
     parser.add_argument(
         "--peer-threads", type=int, default=0, help="threads of PyTorch's CPU (default: its own choice)"
     )
     parser.add_argument(
-        "--total-steps", type=int, default=0, help="frames of a run (default: those of 60 iterations, in Pong of 20)"
+        "--total-steps",
+        type=int,
+        default=0,
+        help="frames of a run (default: those of 60 iterations of PPO, in Pong of 20, in Pendulum 10,000)",
     )
-    parser.add_argument("--options", help="options of purerl train ppo, instead of this workload's")
+    parser.add_argument("--options", help="what follows purerl train, instead of this workload's")
 
 
 def problem(args: argparse.Namespace) -> str | None:
@@ -90,7 +96,7 @@ def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of purerl's or of a peer's."""
     total = request["total_steps"]
     if request["side"] == "purerl":
-        return training(["ppo", *shlex.split(request["options"])], total)
+        return training(shlex.split(request["options"]), total)
     peer = host_peers.PEERS[request["workload"]][request["side"]]
     return _timed(lambda seed: peer(total, seed, request["checkout"]), total, {})
 
