@@ -309,7 +309,8 @@ class Env(NamedTuple):
 
     ``acting(obs)`` is False ``[...]`` where whatever the agent does is ignored, because it is out of the game or it is
     another's turn; None: always True. ``own(obs)`` is the part of an observation that the agent's policy may see; None:
-    all of it. ``state(obs)`` is the part for critics and mixers that see the whole environment; None: there is none.
+    all of it. ``state(obs)`` is the part for critics and mixers that see the whole environment; None: there is none. An
+    environment of one agent that has both is for critics that see more than the policy.
     Both select parts of a tree, so that they also select the spaces of these parts; ``legal`` and ``acting`` read what
     ``own`` selects as they read an observation.
 
@@ -397,6 +398,9 @@ class Learner(NamedTuple):
 
     ``sample`` draws actions from the distribution of the evaluated policy, where ``exploit`` takes the most likely ones
     and ``explore`` may add noise that is not the policy's. Consumes its key; None: the policy has no distribution.
+
+    ``own(obs)`` is the part of an observation that the policy reads, of the kind of `Env.own`, where critics read more;
+    None: all of it. What ``exploit`` is given as the rest changes no action, so that who plays needs only this part.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -417,6 +421,7 @@ class Learner(NamedTuple):
     log_ratio: Callable[[Transition, PyTree], Array] | None = None
     sample: Callable[[PyTree, Situation, Key], tuple[Array, PyTree]] | None = None
     # (Policy, Situation [B], key) -> (action, carry)
+    own: Callable[[PyTree], PyTree] | None = None
 
 
 class Replay(NamedTuple):

@@ -9,7 +9,7 @@ import jax
 
 from purerl import config as cfg
 from purerl import trees
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.curricula import on_policy
 from purerl.formulas import losses, returns
 from purerl.formulas.returns import Estimate
@@ -133,4 +133,5 @@ a2c = Algorithm(
         "memory": MEMORY,
         "continuous": {**CONTINUOUS, "gae_lambda": 0.95},
     },
+    view=rows_and_state,
 )

@@ -32,6 +32,18 @@ def rows(config: Loop, env: Env) -> Env:
     return agents.own(env)
 
 
+def rows_and_state(config: Loop, env: Env) -> Env:
+    """Returns ``env`` as actor-critics see it: that of `rows`, unless the critic sees more than the policy.
+
+    There (`agents.critic_sees_more`) observations are ``{"own": for the actor, "state": for the critic}``.
+    """
+    return agents.with_state(env) if agents.critic_sees_more(env) else rows(config, env)
+
+
+NO_TEAM = rows, rows_and_state
+"""The views of algorithms that train no team: each agent is a row, and one agent is enough."""
+
+
 def part_names(make_learner: Callable[..., Learner]) -> list[str] | None:
     """Returns the names of the parts that a function ``(config, env, **parts)`` takes; None: it takes any name."""
     names: list[str] = []

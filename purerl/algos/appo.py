@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos import impala
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.algos.ppo import problems
 from purerl.algos.ppo_presets import USUAL
 from purerl.curricula import on_policy
@@ -167,4 +167,5 @@ appo = Algorithm(
     on_policy.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets={**USUAL, "sample-factory": SAMPLE_FACTORY},
+    view=rows_and_state,
 )

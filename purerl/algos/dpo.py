@@ -4,7 +4,7 @@ from typing import Unpack
 
 from purerl import config as cfg
 from purerl.algos import ppo, ppo_presets
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.curricula import on_policy
 from purerl.formulas import losses
 from purerl.formulas.returns import Estimate
@@ -43,4 +43,5 @@ dpo = Algorithm(
     on_policy.make_trainer,
     sockets=("value-loss", "optimiser"),
     presets={name: ppo_presets.ALL[name] for name in (*ppo_presets.USUAL, "minatar", "brax")},
+    view=rows_and_state,
 )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import trees
 from purerl.algos import a2c
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.curricula import on_policy
 from purerl.formulas import losses, returns
 from purerl.formulas.returns import Columns
@@ -146,4 +146,5 @@ impala = Algorithm(
         "continuous": {**a2c.CONTINUOUS, "trace_lambda": 0.95},
         "seed-rl": SEED_RL,
     },
+    view=rows_and_state,
 )

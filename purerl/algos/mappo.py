@@ -5,13 +5,13 @@ Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent 
 
 from typing import Unpack
 
-from purerl import networks
 from purerl.algos import ppo as parent
 from purerl.algos.ippo import IPPOConfig, ippo
 from purerl.envs import agents
 from purerl.formulas import distributions
+from purerl.learners.families import actor_critic
 from purerl.learners.parts import many_agents, settings
-from purerl.networks import ActorCritic, recurrent
+from purerl.networks import ActorCritic
 from purerl.networks.given import Fitting, given_or_own
 from purerl.networks.torsos import OnPart
 from purerl.types import Distribution, Env, Learner
@@ -29,24 +29,12 @@ def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> Ac
     """Makes separate networks of the actor and the critic, each with a memory if ``config`` has one."""
     select = env.own or (lambda obs: obs)
     own = env._replace(observation_space=select(env.observation_space))
-    size, free = distribution.num_params - distribution.num_free, distribution.num_free
-    if config.memory == "none":
-        of_actor = OnPart(select, settings.make_torso(config, own))
-        return networks.actor_critic(
-            networks.Head(of_actor, size, scale=0.01, free=free),
-            networks.Head(settings.make_torso(config, env), 1, scale=1.0),
-        )
-    *sizes, width = config.hidden_sizes
-    hidden = networks.MLP((width,), networks.ACTIVATIONS[config.activation])
-    actor = recurrent.recurrent(
-        OnPart(select, settings.make_torso(config, own, sizes)),
-        settings.make_memory(config),
-        networks.Head(hidden, size, scale=0.01, free=free),
+    return actor_critic.separate_networks(
+        config,
+        distribution,
+        lambda sizes: OnPart(select, settings.make_torso(config, own, sizes)),
+        lambda sizes: settings.make_torso(config, env, sizes),
     )
-    critic = recurrent.recurrent(
-        settings.make_torso(config, env, sizes), settings.make_memory(config), networks.Head(hidden, 1, scale=1.0)
-    )
-    return recurrent.separate(actor, critic)
 
 
 def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:

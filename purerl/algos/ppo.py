@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos import ppo_presets
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.curricula import on_policy
 from purerl.errors import ConfigError
 from purerl.formulas import losses, returns
@@ -142,4 +142,5 @@ ppo = Algorithm(
     on_policy.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets=ppo_presets.ALL,
+    view=rows_and_state,
 )

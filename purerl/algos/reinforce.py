@@ -6,7 +6,7 @@ import jax
 
 from purerl import config as cfg
 from purerl import trees
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.curricula import on_policy
 from purerl.formulas import losses, returns
 from purerl.formulas.returns import Columns
@@ -85,4 +85,5 @@ reinforce = Algorithm(
     make_learner,
     on_policy.make_trainer,
     sockets=("optimiser",),
+    view=rows_and_state,
 )

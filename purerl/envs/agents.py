@@ -1,6 +1,7 @@
 """Views of an environment of several agents: what each agent sees, and all agents as one."""
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,44 @@ def with_state(env: Env) -> Env:
         state=lambda obs: obs["state"],
     )
     return with_view(changed, view, {"own": own_space, "state": state_space})
+
+
+OWN = operator.itemgetter("own")
+STATE = operator.itemgetter("state")
+"""The parts of the observations of `with_state`."""
+
+
+def critic_sees_more(env: Env) -> bool:
+    """Tells whether critics in ``env``, or in its `with_state`, see more than the policy of one agent.
+
+    That is so where an environment of one agent says what the policy sees (`Env.own`) and what is for critics
+    (`Env.state`).
+    """
+    return env.num_agents == 1 and env.own is not None and env.state is not None
+
+
+def filled(space: Space, select: Select | None) -> tuple[Space, Select]:
+    """Returns the space of what ``select`` leaves of observations, and a function that fills these up with zeros.
+
+    Args:
+        space: The space of observations, a tree.
+        select: Selects a part of a tree, as `Env.own` does; None: all of it.
+
+    Returns:
+        The space of the part, and a function from parts ``[..., *part]`` to observations ``[..., *obs]``.
+    """
+    if select is None:
+        return space, lambda part: part
+    likes, structure = jax.tree.flatten(spaces.struct(space))
+    places = jax.tree.leaves(select(jax.tree.unflatten(structure, range(len(likes)))))
+
+    def fill(part: PyTree) -> PyTree:
+        given = dict(zip(places, jax.tree.leaves(part), strict=True))
+        lead = given[places[0]].shape[: given[places[0]].ndim - len(likes[places[0]].shape)]
+        zeros = lambda like: jnp.zeros((*lead, *like.shape), like.dtype)
+        return jax.tree.unflatten(structure, [given.get(i, zeros(like)) for i, like in enumerate(likes)])
+
+    return select(space), fill
 
 
 def joint(env: Env, previous: bool = False) -> Env:

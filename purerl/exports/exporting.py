@@ -11,6 +11,7 @@ from jax import export
 
 from purerl import spaces, trees
 from purerl.display.progress import console, say
+from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.exports import programs, runner
 from purerl.names import here
@@ -53,20 +54,21 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     Args:
         learner: The learner.
         policy: The parameters of its policy.
-        space: The space of observations.
+        space: The space of observations. Of them the function takes what the policy reads (`Learner.own`).
         card: The description of the policy.
 
     Raises:
         ConfigError: If the policy draws its actions at random, if it remembers rewards and ends of episodes by a rule
             of its own, or if its memory does not begin with zeros.
     """
+    space, fill = agents.filled(space, learner.own)
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), spaces.struct(space))
     begin = jax.device_get(learner.init_carry(1))
     if learner.restart is not None:
         raise ConfigError("this policy has its own memory of rewards and episode ends; it cannot be exported")
     if any(np.any(leaf) for leaf in jax.tree.leaves(begin)):
         raise ConfigError("this policy starts episodes with a non-zero memory; it cannot be exported")
-    exploit = lambda key, obs, carry: learner.exploit(policy, Situation(obs, carry), key)
+    exploit = lambda key, obs, carry: learner.exploit(policy, Situation(fill(obs), carry), key)
     key = jax.random.key(0)
     if programs.uses_first(exploit, key, row, begin):
         raise ConfigError("this policy samples its actions; it cannot be exported")
@@ -78,7 +80,7 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     def act(*arrays: Any) -> list[Any]:
         observation = jax.tree.unflatten(jax.tree.structure(row), arrays[: len(obs)])
         memory = jax.tree.unflatten(jax.tree.structure(begin), arrays[len(obs) :])
-        action, after = learner.exploit(policy, Situation(observation, memory), key)
+        action, after = learner.exploit(policy, Situation(fill(observation), memory), key)
         return [*jax.tree.leaves(action), *jax.tree.leaves(after)]
 
     action = jax.eval_shape(exploit, key, row, begin)[0]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from purerl import trees
 from purerl.formulas import exploration
-from purerl.networks.heads import ActorCritic
+from purerl.networks.heads import ActorCritic, predictions
 from purerl.networks.memory.base import Memory
 from purerl.types import Array, Key, PyTree
 
@@ -135,7 +135,7 @@ def separate(actor: Recurrent, critic: Recurrent) -> ActorCritic:
 
     Args:
         actor: Its outputs are parameters of a distribution ``[..., num_params]``.
-        critic: Its output is ``[..., 1]``, which gives a value ``[...]``.
+        critic: Its output is ``[..., K]`` predictions, or ``[..., 1]`` for a value ``[...]``.
     """
 
     def init(key: Key, obs: PyTree) -> PyTree:
@@ -150,14 +150,14 @@ def separate(actor: Recurrent, critic: Recurrent) -> ActorCritic:
     def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
         policy, of_actor, _ = actor.unroll(params["actor"], obs, carry[0], last)
         value, of_critic, _ = critic.unroll(params["critic"], obs, carry[1], last)
-        return policy, value[..., 0], (of_actor, of_critic)
+        return policy, predictions(value), (of_actor, of_critic)
 
     return ActorCritic(
         init=init,
         init_carry=lambda num_envs: (actor.init_carry(num_envs), critic.init_carry(num_envs)),
         act=act,
         unroll=unroll,
-        value=lambda params, obs, carry: critic.step(params["critic"], obs, carry[1])[0][..., 0],
+        value=lambda params, obs, carry: predictions(critic.step(params["critic"], obs, carry[1])[0]),
     )
 
 

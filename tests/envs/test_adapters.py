@@ -2,7 +2,7 @@
 
 import importlib.util
 import types
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,8 @@ from flax import struct
 
 from purerl import envs, ppo
 from purerl.catalogue import EXTRAS, families, is_installed
+from purerl.envs import agents, check_env
+from purerl.envs.adapters import playground
 from purerl.envs.adapters.stepping import Consequence, episodes, into
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, MultiDiscrete, sample
@@ -377,3 +379,40 @@ def test_steps_are_those_of_the_library(name):
     np.testing.assert_allclose(*np.asarray(first, np.float64), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(obs[:length], np.float64(expected[0][:length]), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(reward[:length], expected[1][:length], rtol=1e-4, atol=1e-5)
+
+
+class Walker(NamedTuple):
+    """A state as Playground's are."""
+
+    obs: Any
+    reward: Any
+    done: Any
+
+    def replace(self, **fields):
+        return self._replace(**fields)
+
+
+class Walking:
+    """An environment of Playground's kind, whose critic knows the friction."""
+
+    action_size = 2
+
+    def __init__(self, privileged):
+        self.see = lambda x: {"state": x[:1], **({privileged: x} if privileged else {})}
+
+    def reset(self, key):
+        return Walker(self.see(jax.random.normal(key, (3,))), jnp.float32(0), jnp.float32(0))
+
+    def step(self, state, action):
+        return Walker(jax.tree.map(lambda x: x + 1, state.obs), jnp.float32(1), jnp.float32(0))
+
+
+def test_what_playground_calls_privileged_is_for_critics():
+    """Observations of the two names alone; any other tree is seen whole."""
+    env = playground.from_playground("mine", Walking("privileged_state"), max_steps=3)
+    check_env(env)
+    assert agents.critic_sees_more(env)
+    assert env.own(env.observation_space).shape == (1,) and env.state(env.observation_space).shape == (3,)
+    for other in ("pixels", None):
+        env = playground.from_playground("mine", Walking(other), max_steps=3)
+        assert env.own is env.state is None

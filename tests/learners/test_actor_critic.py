@@ -1,6 +1,8 @@
-"""What the actor-critics share: a torso for both of its halves."""
+"""What the actor-critics share: one torso for actor and critic, and critics that see more than the policy."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +11,14 @@ import optax
 import pytest
 from compiling import at_random
 
-from purerl import a2c, dpo, envs, impala, mappo, ppo, spaces
+from purerl import a2c, appo, dpo, dqn, envs, impala, mappo, ppo, reinforce, spaces
+from purerl.envs import check_env
 from purerl.errors import ConfigError
 from purerl.exports import exporting
+from purerl.formulas import distributions
 from purerl.learners.families import actor_critic
 from purerl.learners.families.actor_critic import Extras
-from purerl.types import Transition
+from purerl.types import Situation, Transition
 
 ENV = envs.make("CartPole-v1")
 SMALL = {"num_envs": 4, "num_steps": 8, "total_steps": 320, "hidden_sizes": (3,), "shared_torso": True}
@@ -134,3 +138,93 @@ def test_every_family_member_trains_with_a_shared_torso(algo, key):
     assert dataclasses.replace(config, shared_torso=False) == algo.Config(
         **{**SMALL, "shared_torso": False}, entropy_coef=0.0
     )
+
+
+@pytest.fixture(scope="module")
+def windy():
+    """The environment of the page on one's own, whose wind the policy does not see."""
+    page = (Path(__file__).parents[2] / "docs" / "your-environment.md").read_text()
+    names = {}
+    exec(re.search(r"whole of `windy\.py`.*?^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1], names)
+    return names["windy"]()
+
+
+@pytest.mark.parametrize("algo", [ppo, a2c, impala, reinforce, appo, dpo])
+def test_the_actor_reads_its_own_and_the_critic_the_state(windy, algo):
+    """A change of either part changes the results of one half alone. Both parts are normalised."""
+    config = algo.Config(hidden_sizes=(4,), normalize_obs=True)
+    env = algo.view(config, windy)
+    agent = actor_critic.make_agent(config, env)
+    obs = {"own": jnp.array([[0.0], [1.0]]), "state": jnp.array([[0.0, 0.0], [0.0, 1.0]])}
+    params = at_random(agent.network.init, jax.random.key(0), obs)
+    policy, value, _ = agent.network.unroll(params, obs, (), jnp.zeros(2, bool))
+    assert policy.shape == (2, 2) and value.shape == (2,)
+    assert np.any(policy[0] != policy[1]) and value[0] != value[1]
+    for part, of_policy, of_value in (("own", True, False), ("state", False, True)):
+        other = agent.network.unroll(params, {**obs, part: obs[part] + 1}, (), jnp.zeros(2, bool))
+        assert np.any(other[0] != policy) == of_policy and np.any(other[1] != value) == of_value
+    moments = agent.normalizer.init({name: x[0] for name, x in obs.items()})
+    assert {name: x.moments.mean.shape for name, x in moments.items()} == {"own": (1,), "state": (2,)}
+
+
+def test_memories_of_actor_and_critic_are_apart(windy):
+    """What the critic remembers of the wind never comes to the policy, over steps."""
+    config = ppo.Config(hidden_sizes=(4, 4), memory="gru", memory_size=3)
+    network = actor_critic.make_network(config, ppo.view(config, windy), distributions.for_space(windy.action_space))
+    rng = np.random.default_rng(1)
+    obs = {part: jnp.asarray(rng.normal(size=(6, 2, size)), jnp.float32) for part, size in (("own", 1), ("state", 2))}
+    params, last = (
+        at_random(network.init, jax.random.key(0), jax.tree.map(lambda x: x[0], obs)),
+        jnp.zeros((6, 2), bool),
+    )
+    unroll = jax.jit(lambda obs: network.unroll(params, obs, network.init_carry(2), last))
+    policy, value, carries = unroll(obs)
+    first = {**obs, "state": obs["state"].at[0].add(1.0)}
+    other, moved, followed = unroll(first)
+    np.testing.assert_array_equal(other, policy)
+    assert np.all(moved != value) and np.any(followed[1] != carries[1]) and np.all(followed[0] == carries[0])
+    following = network.value(params, jax.tree.map(lambda x: x[1], obs), jax.tree.map(lambda x: x[0], carries))
+    np.testing.assert_allclose(following, value[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_whoever_plays_gives_what_the_policy_sees(windy, memory):
+    """An export's input is the policy's part, and its actions are those in the whole observation."""
+    config = ppo.Config(hidden_sizes=(4, 4), memory=memory, memory_size=3, normalize_obs=True)
+    learner, env = ppo.make_learner(config, windy), ppo.view(config, windy)
+    obs = {"own": jnp.linspace(-3, 3, 20)[:, None], "state": jnp.ones((20, 2))}
+    loud = at_random(learner.init, jax.random.key(0), obs, seed=5).params
+    policy = learner.policy(learner.init(jax.random.key(0), obs)._replace(params=loud))
+    made = exporting.acting(learner, policy, env.observation_space, {})
+    assert {name: x.shape for name, x in made.obs.items()} == {"obs": (1,)}
+    expected = jax.jit(learner.exploit)(policy, Situation(obs, learner.init_carry(20)), jax.random.key(0))[0]
+    np.testing.assert_array_equal(made.act(obs["own"], *jax.tree.leaves(learner.init_carry(20)))[0], expected)
+    assert len(np.unique(expected)) == 2
+
+
+def test_others_learn_from_what_the_policy_sees(windy):
+    """And so do actor-critics where nothing is for critics, or several agents are rows."""
+    assert dqn.view(dqn.Config(), windy).observation_space == windy.observation_space["seen"]
+    assert ppo.view(ppo.Config(), windy._replace(state=None)).observation_space == windy.observation_space["seen"]
+    assert ppo.view(ppo.Config(), windy._replace(own=None)).observation_space == windy.observation_space
+    team = envs.make("Landmarks-v0")
+    assert ppo.view(ppo.Config(), team).observation_space == team.observation_space["own"]
+    check_env(windy)
+
+
+def test_a_torso_cannot_be_shared_where_the_critic_sees_more(windy):
+    [line] = ppo.problems(ppo.Config(shared_torso=True), windy)
+    assert line == "shared_torso = True: must be False; in Windy-v0 the critic sees more than the policy"
+
+
+@pytest.mark.rest
+def test_a_critic_that_sees_the_wind_explains_it(windy, key):
+    """Of three agents each: with the state about half of the variance, since lengths are chance; without it nothing."""
+    config = ppo.Config(total_steps=10_000, num_envs=16, num_steps=25, hidden_sizes=(16,), learning_rate=1e-2)
+    explained, lost = [], []
+    for env in (windy, windy._replace(state=None)):
+        metrics = jax.jit(jax.vmap(ppo.make_train(config, env)))(jax.random.split(key, 3)).metrics
+        explained.append(np.asarray(metrics["explained_variance"])[:, -8:].mean(axis=1))
+        lost.append(np.asarray(metrics["value_loss"])[:, -8:].mean(axis=1))
+    assert np.all(explained[0] > 0.3) and np.all(np.abs(explained[1]) < 0.05)
+    assert np.all(lost[0] < 0.9 * lost[1])

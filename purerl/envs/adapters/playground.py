@@ -10,6 +10,8 @@ from purerl.types import Env
 
 IMPLEMENTATIONS = "jax", "warp"
 """What computes the physics: JAX anywhere, or NVIDIA's warp, which is made for GPUs."""
+POLICY, CRITIC = "state", "privileged_state"
+"""Playground's names of what a policy and what a critic sees, where they see different things."""
 
 
 def make_playground(task: str, *, impl: str = "jax", **params: Any) -> Env:
@@ -36,6 +38,11 @@ def make_playground(task: str, *, impl: str = "jax", **params: Any) -> Env:
 def from_playground(name: str, environment: Any, *, max_steps: int = 1000, action_repeat: int = 1) -> Env:
     """Adapts an environment of MuJoCo Playground without wrappers, a ``mujoco_playground.MjxEnv``.
 
-    Its observations are an array or a tree of them. For the rest, and for what is raised, see `from_brax`.
+    Its observations are an array or a tree of them. Of ``{"state", "privileged_state"}`` the first is what a policy may
+    see (`Env.own`) and the second what is for critics (`Env.state`). For the rest, and for what is raised, see
+    `from_brax`.
     """
-    return simulated(name, environment, max_steps=max_steps, action_repeat=action_repeat)
+    env = simulated(name, environment, max_steps=max_steps, action_repeat=action_repeat)
+    if not isinstance(env.observation_space, dict) or set(env.observation_space) != {POLICY, CRITIC}:
+        return env
+    return env._replace(own=lambda obs: obs[POLICY], state=lambda obs: obs[CRITIC])

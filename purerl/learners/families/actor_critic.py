@@ -4,7 +4,8 @@ An algorithm's file has its settings, its loss, its estimates and its steps. It 
 ``update(state, steps, key)``, which learns from the `Steps` of a trajectory; `Agent.learner` does the rest.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, TypedDict
 
 import jax
@@ -14,7 +15,7 @@ from flax import linen as nn
 
 from purerl import config as cfg
 from purerl import networks, spaces, trees
-from purerl.envs import seats
+from purerl.envs import agents, seats
 from purerl.formulas import distributions, losses
 from purerl.formulas.returns import Columns, Estimate
 from purerl.learners.parts import checks, gradients, normalize, reuse, settings, stale_actors
@@ -25,6 +26,7 @@ from purerl.names import tell_once
 from purerl.networks import ActorCritic, recurrent
 from purerl.networks.given import Fitting, given_or_own
 from purerl.networks.heads import PolicyAndValue, SharedTorso, shared_actor_critic
+from purerl.networks.torsos import OnPart
 from purerl.types import (
     Array,
     Distribution,
@@ -150,6 +152,7 @@ class Agent(NamedTuple):
 
     - ``acting(obs)``: where an action counts; None: everywhere.
     - ``may_leave``: whether agents may end before the others of their environment.
+    - ``own``: that of `Learner`.
     """
 
     config: ActorCriticConfig
@@ -160,6 +163,7 @@ class Agent(NamedTuple):
     scaler: RewardScaler
     acting: Callable[[PyTree], Array] | None
     may_leave: bool
+    own: Callable[[PyTree], PyTree] | None = None
 
     def prepare(self, state: Any, trajectory: Transition, present: Array | tuple[()] = (), acted_by: Any = ()) -> Steps:
         """Prepares a trajectory ``[T, B]`` with scaled rewards for learning.
@@ -354,6 +358,7 @@ class Agent(NamedTuple):
             update=learn_once,
             log_ratio=self.log_ratio,
             sample=sample,
+            own=self.own,
         )
         if config.max_uses > 1:
             num_steps, may_leave = config.num_steps, self.may_leave
@@ -399,6 +404,7 @@ def make_agent(
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
         env.acting,
         seats.apart(env),
+        agents.OWN if agents.critic_sees_more(env) else None,
     )
 
 
@@ -407,29 +413,76 @@ def make_network(
 ) -> ActorCritic:
     """Makes actor and critic with a torso each, or with a torso for both, which a memory may follow.
 
-    A Gaussian's standard deviations are free parameters.
+    A Gaussian's standard deviations are free parameters. Actor and critic share nothing where they see different things
+    (`agents.critic_sees_more`).
 
     Args:
         config: Settings of the algorithm.
-        env: Environment to learn in.
+        env: Environment to learn in, as the algorithm sees it.
         distribution: That of actions.
         num_predictions: How many values the critic gives, K. The first of several is equal in all bits to the value of
             a critic of one.
     """
+    if agents.critic_sees_more(env):
+        on = lambda part: lambda sizes: OnPart(part, settings.make_torso(config, _only(env, part), sizes))
+        return separate_networks(config, distribution, on(agents.OWN), on(agents.STATE), num_predictions)
+    if shares_torso(config) or config.memory != "none":
+        return _with_one_torso(config, env, distribution, num_predictions)
+    torso = functools.partial(settings.make_torso, config, env)
+    return separate_networks(config, distribution, torso, torso, num_predictions)
+
+
+def _only(env: Env, part: Callable[[PyTree], PyTree]) -> Env:
+    """Returns ``env`` with a part of its observation space, for the torso of that part."""
+    return env._replace(observation_space=part(env.observation_space))
+
+
+def _with_one_torso(
+    config: ActorCriticConfig, env: Env, distribution: Distribution, num_predictions: int
+) -> ActorCritic:
+    """Makes an actor and a critic of the features of one torso, or of a memory after it; see `make_network`."""
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
-    widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
-    torso = settings.make_torso(config, env, widths)
-    if shares_torso(config):
-        heads = PolicyAndValue(0, size, free, networks.ACTIVATIONS[config.activation], num_predictions)
-        shared = SharedTorso(torso, heads)
+    activation = networks.ACTIVATIONS[config.activation]
+    if config.memory == "none":
+        heads = PolicyAndValue(0, size, free, activation, num_predictions)
+        shared = SharedTorso(settings.make_torso(config, env), heads)
         return shared_actor_critic(shared.init, shared.apply)
+    *widths, width = config.hidden_sizes
+    head = PolicyAndValue(width, size, free, activation, num_predictions)
+    torso = settings.make_torso(config, env, widths)
+    return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
+
+
+def separate_networks(
+    config: ActorCriticConfig,
+    distribution: Distribution,
+    actor_torso: Callable[[Sequence[int]], nn.Module],
+    critic_torso: Callable[[Sequence[int]], nn.Module],
+    num_predictions: int = 1,
+) -> ActorCritic:
+    """Makes separate networks of the actor and the critic, each with a memory if ``config`` has one.
+
+    Args:
+        config: Settings of the algorithm.
+        distribution: That of actions.
+        actor_torso: Makes the actor's torso with dense layers of some widths.
+        critic_torso: Makes the critic's.
+        num_predictions: How many values the critic gives, as in `make_network`.
+    """
+    size, free = distribution.num_params - distribution.num_free, distribution.num_free
     if config.memory == "none":
         return networks.actor_critic(
-            networks.Head(torso, size, scale=0.01, free=free),
-            networks.Head(torso, 1, scale=1.0, beside=num_predictions - 1),
+            networks.Head(actor_torso(config.hidden_sizes), size, scale=0.01, free=free),
+            networks.Head(critic_torso(config.hidden_sizes), 1, scale=1.0, beside=num_predictions - 1),
         )
-    head = PolicyAndValue(config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions)
-    return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
+    *sizes, width = config.hidden_sizes
+    hidden = networks.MLP((width,), networks.ACTIVATIONS[config.activation])
+    policy = networks.Head(hidden, size, scale=0.01, free=free)
+    value = networks.Head(hidden, 1, scale=1.0, beside=num_predictions - 1)
+    return recurrent.separate(
+        recurrent.recurrent(actor_torso(sizes), settings.make_memory(config), policy),
+        recurrent.recurrent(critic_torso(sizes), settings.make_memory(config), value),
+    )
 
 
 def shares_torso(config: ActorCriticConfig) -> bool:
@@ -458,5 +511,7 @@ def problems(config: ActorCriticConfig, env: Env | None) -> list[str]:
             f"curriculum = {config.curriculum!r}: level_score = 'max-mc' compares returns with values, which "
             "normalize_reward = True scales; give level_score = 'positive-value' or normalize_reward = False"
         )
+    if config.shared_torso and env is not None and agents.critic_sees_more(env):
+        problems.append(f"shared_torso = True: must be False; in {env.name} the critic sees more than the policy")
     problems += checks.iteration_problems(config)
     return problems + checks.space_problems(env)

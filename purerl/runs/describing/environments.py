@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from purerl import envs
-from purerl.algos.algorithm import Algorithm, rows
+from purerl.algos.algorithm import NO_TEAM, Algorithm
 from purerl.catalogue import check_values
 from purerl.envs.check_types import type_problems
 from purerl.errors import ConfigError, one_line, place
@@ -63,9 +63,9 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
 def team_problems(algorithm: Algorithm, config: Any, env: Env) -> list[str]:
     """Returns a line for each reason why an algorithm that trains a team cannot train one on ``env``.
 
-    An algorithm whose view is `rows` trains no team, and has no problem.
+    An algorithm whose view is one of `NO_TEAM` trains none, and has no problem.
     """
-    if algorithm.view is rows:
+    if algorithm.view in NO_TEAM:
         return []
     if env.num_agents == 1:
         return [f"algorithm = {algorithm.name!r}: is for several agents; {env.name} has one agent"]

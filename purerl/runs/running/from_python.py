@@ -13,6 +13,7 @@ import numpy as np
 from purerl import loops, population, spaces, trees
 from purerl.display.lines import RUN, Line, grouped
 from purerl.display.progress import Report, console, show
+from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
 from purerl.loops.evaluation import Evaluation, chosen_by, evaluate, player
@@ -313,11 +314,12 @@ class Acting:
 
     def __init__(self, of: evaluation.Agent, *, sample: bool = False, seed: int = 0):
         learner, policy, self._which = of.learner, of.policy, of.choice.in_words()
-        self._like: Any = spaces.struct(of.env.observation_space)
+        space, fill = agents.filled(of.env.observation_space, learner.own)
+        self._like: Any = spaces.struct(space)
         self._init_carry, self._carry, self._rows = learner.init_carry, None, 0
         choose, self._calls = chosen_by(learner, sample), 0
         key = lambda call: jax.random.fold_in(jax.random.key(seed), call)
-        self._act = jax.jit(lambda obs, carry, call: choose(policy, Situation(obs, carry), key(call)))
+        self._act = jax.jit(lambda obs, carry, call: choose(policy, Situation(fill(obs), carry), key(call)))
 
     def __repr__(self) -> str:
         return f"Acting({self._which})"
@@ -326,7 +328,7 @@ class Acting:
         """Returns an action in an observation, or in each of a batch of observations: the most likely, or a sample.
 
         Args:
-            obs: An observation, or a batch ``[B, ...]`` of them.
+            obs: An observation, or a batch ``[B, ...]`` of them; where the critic saw more, what `Env.own` selects.
 
         Returns:
             An action of `Env.action_space`, or actions ``[B, ...]``; where it is a tree of spaces, a tree of arrays.
