@@ -176,6 +176,6 @@ class Duals:
         temperature, scaled = self.values[0], values / self.values[0]
         slope = self.e_step_kl + np.log(np.sum(prior * np.exp(scaled), axis=-1))
         slope = slope - np.sum(self.weights(values, prior) * scaled, axis=-1)
-        gradient = np.array([np.mean(weight * slope), *(self.bounds - divergence)])
+        gradient = np.array([np.mean(weight * slope), *(self.bounds * np.mean(weight) - divergence)])
         assert temperature > 0
         self.raw = self.raw + self.adam.step(gradient / (1 + np.exp(-self.raw)))

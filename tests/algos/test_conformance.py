@@ -29,6 +29,7 @@ from purerl.algos import (
     iqn,
     mappo,
     masac,
+    mpo,
     ngu,
     ppo,
     pqn,
@@ -430,6 +431,13 @@ ROWS = {
         critics_at_mode(sac_discrete.make_network, of_discrete),
         free=FREE,
         idle=PRIORITIES,
+    ),
+    "mpo": Row(
+        mpo.mpo,
+        mpo.MPOConfig(**CONTINUOUS, num_samples=8),
+        critics_at_mode(mpo.make_network, of_discrete),
+        free=FREE,
+        idle=("m_step_kl_deviation", *PRIORITIES),
     ),
     "masac": Row(
         masac.masac,

@@ -60,6 +60,9 @@ OF_BOXES = {
     "hybrid": "has tuple actions; the algorithm needs Box",
 }
 """What those say that need actions in a bounded Box."""
+OF_BOTH = {**OF_BOXES, **dict.fromkeys(("number", "one", "numbers")), "tree": OF_GRADIENTS["tree"]}
+OF_BOTH["too many"] = ACTIONS["too many"][1]
+"""What those say that act in a bounded Box, or with every combination of numbers."""
 OF_TEAMS = {
     **dict.fromkeys(("numbers", "too many"), "has MultiDiscrete actions; the algorithm needs Discrete"),
     **dict.fromkeys(("vector", "scalar", "unbounded"), "has Box actions; the algorithm needs Discrete"),
@@ -71,6 +74,7 @@ OF_TEAMS = {
 GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce", "v-mpo"
 TEAMS = "iql", "masac", "qmix", "vdn"
 BOXES = "ddpg", "sac", "td3"
+BOTH = ("mpo",)
 
 
 def fake(observations, actions):
@@ -86,7 +90,7 @@ def test_every_pair_of_spaces(algo):
     algorithm = ALGORITHMS[algo]
     config = algorithm.Config(hidden_sizes=(4,))
     for name, (actions, line) in ACTIONS.items():
-        others = {GRADIENTS: OF_GRADIENTS, BOXES: OF_BOXES, TEAMS: OF_TEAMS}
+        others = {GRADIENTS: OF_GRADIENTS, BOXES: OF_BOXES, BOTH: OF_BOTH, TEAMS: OF_TEAMS}
         line = next((expected for family, expected in others.items() if algo in family), {}).get(name, line)
         for observations in OBSERVATIONS.values():
             env = fake(observations, actions)

@@ -382,7 +382,7 @@ class CriticAgent(NamedTuple):
     def learner(
         self,
         init_params: Callable[[Key, PyTree], dict[str, PyTree]],
-        update: Callable[[OffPolicyGradientState, Sample, Key], Updated],
+        update: Callable[[Any, Sample, Key], Updated],
     ) -> Learner:
         """Makes the `Learner`.
 

@@ -83,7 +83,7 @@ class DualLearner(NamedTuple):
             values: Values of the E-step ``[..., A]``, or ``[A]`` if there is one for all states.
             log_prior: Logarithms of their prior ``[..., A]``, which sums to 1.
             weight: Weights of the states ``[...]``.
-            divergence: Mean divergences of the M-step ``[C]``.
+            divergence: Means over the states of the weighted divergences of the M-step ``[C]``.
 
         Returns:
             The new state, and metrics: the dual variables before the step, and the divergences beside their bounds.
@@ -93,7 +93,8 @@ class DualLearner(NamedTuple):
         def loss(params: Duals, _: None) -> tuple[Array, None]:
             duals = jax.tree.map(jax.nn.softplus, params)
             of_each = divergences.temperature_dual(duals.temperature, values, log_prior, self.config.e_step_kl)
-            of_multipliers = divergences.multiplier_dual(duals.multipliers, divergence, self.bounds)
+            bounds = self.bounds * jnp.mean(weight)
+            of_multipliers = divergences.multiplier_dual(duals.multipliers, divergence, bounds)
             return jnp.mean(weight * of_each) + jnp.sum(of_multipliers), None
 
         params, opt_state, _, _ = gradients.gradient_step(loss, self.optimiser, state.params, state.opt_state, None)
