@@ -367,17 +367,20 @@ def _plain_tree(space: Any, field: str) -> Any:
         return spaces.Tuple([_plain_tree(part, f"{field}[{i}]") for i, part in enumerate(space.spaces)])
     if isinstance(space, spaces.MultiBinary):
         return spaces.Box(0, 1, space.shape, np.int8)
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        is_one = isinstance(space, spaces.Discrete)
-        count = np.asarray(space.n if is_one else space.nvec)
-        if not np.any(space.start) and count.ndim <= 1:
-            sizes = _sizes(count, field)
-            return spaces.Discrete(sizes[0]) if is_one else spaces.MultiDiscrete(np.array(sizes, np.int64))
-        start = np.asarray(space.start, np.int64)
-        return _box(spaces.Box(start, start + count - 1, space.shape, np.int64), field)
+    if isinstance(space, spaces.Discrete):
+        return _integers(space, np.asarray(space.n), field) if space.start else coder(space, field).space
+    if isinstance(space, spaces.MultiDiscrete):
+        moved = np.any(space.start) or space.nvec.ndim != 1
+        return _integers(space, space.nvec, field) if moved else coder(space, field).space
     if isinstance(space, spaces.Box):
         return _box(space, field)
     raise _no_action(space, field)
+
+
+def _integers(space: Any, count: np.ndarray, field: str) -> Any:
+    """Returns a `Box` of ``count`` integers for each element from ``space.start`` on."""
+    start = np.asarray(space.start, np.int64)
+    return _box(spaces.Box(start, start + count - 1, count.shape, np.int64), field)
 
 
 def _box(space: Any, field: str) -> Any:

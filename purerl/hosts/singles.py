@@ -242,14 +242,15 @@ def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
 def mask_of(mask: Any, count: int, row: int | None = None) -> np.ndarray:
     """Returns a mask of ``count`` actions, as int8 or bool, from an array or a sequence of any kind, or several.
 
+    A mapping has the masks of a `Dict` of actions by key. None, of a part that has no choices, is left out.
+
     Raises:
         InvalidData: If it has another length, or elements other than 0 and 1.
     """
     if type(mask) is np.ndarray and mask.shape == (count,) and mask.dtype in (np.int8, np.bool_):
         return mask
     try:
-        parts = mask if isinstance(mask, tuple | list) else (mask,)
-        x = np.concatenate([np.ravel(np.asarray(part)) for part in parts])
+        x = np.concatenate([np.ravel(np.asarray(part)) for part in _each(mask) if part is not None])
     except (TypeError, ValueError):
         x = np.empty(0, object)
     if x.dtype.kind not in "fiub":
@@ -259,6 +260,13 @@ def mask_of(mask: Any, count: int, row: int | None = None) -> np.ndarray:
     if not ((x == 0) | (x == 1)).all():
         raise InvalidData(f"the {MASK} has {x[(x != 0) & (x != 1)][0]}, must have 0 and 1 alone", row)
     return x.astype(np.int8)
+
+
+def _each(mask: Any) -> Sequence[Any]:
+    """Returns the masks that a mask consists of, in the order of `leaves.parts`."""
+    if isinstance(mask, Mapping):
+        return [part for key in sorted(mask) for part in _each(mask[key])]
+    return mask if isinstance(mask, tuple | list) else (mask,)
 
 
 def numbers(reward: Sequence[Any], each: int = 1) -> np.ndarray:

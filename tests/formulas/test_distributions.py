@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
+from purerl import spaces
 from purerl.formulas import distributions, exploration
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Box, Discrete, MultiDiscrete
 
 
 def test_categorical_formulas():
@@ -123,3 +125,74 @@ def test_epsilon_ladder():
     np.testing.assert_array_equal(ladder(1.0, 7.0, 4), np.ones(4))
     swept = jax.vmap(exploration.epsilon_ladder, in_axes=(0, None, None))(jnp.array([0.4, 0.0]), 7.0, 8)
     np.testing.assert_allclose(swept, np.stack([result, np.zeros(8)]), rtol=1e-6)
+
+
+HYBRID = {
+    "side": Discrete(3),
+    "far": Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0]), (2,), np.float32),
+    "gears": Box(np.array([[-1], [2]]), np.array([[1], [3]]), (2, 1), np.int8),
+    "more": (MultiDiscrete((2, 2)), Box(-np.inf, np.inf, (), np.float32), Box(False, True, (2,), bool)),
+}
+"""Its leaves are far, gears, more[0], more[1], more[2], side, and its choices have 3, 2, 2, 2, 2, 2 and 3 values."""
+
+
+def log_softmax(logits):
+    return logits - scipy.special.logsumexp(logits, axis=-1, keepdims=True)
+
+
+def by_hand(params, action):
+    """Log-probability and entropy of a `HYBRID` action: logits first, then three means, then three deviations."""
+    logits = np.split(params[:, :16], np.cumsum([3, 2, 2, 2, 2, 2]), axis=-1)
+    numbers = [
+        *(action["gears"].reshape(-1, 2) - np.array([-1, 2])).T,
+        *action["more"][0].T,
+        *action["more"][2].T.astype(int),
+        action["side"],
+    ]
+    log_prob, entropy = np.zeros(len(params)), np.zeros(len(params))
+    for each, number in zip(logits, numbers, strict=True):
+        own = log_softmax(each)
+        log_prob += own[np.arange(len(own)), number]
+        entropy -= (np.exp(own) * own).sum(-1)
+    centre, scale = np.array([0.0, 5.0, 0.0]), np.array([2.0, 5.0, 1.0])
+    normal = scipy.stats.norm(centre + scale * params[:, 16:19], scale * np.exp(params[:, 19:]))
+    given = np.concatenate([action["far"], action["more"][1][:, None]], axis=-1)
+    return log_prob + normal.logpdf(given).sum(-1), entropy + normal.entropy().sum(-1)
+
+
+def test_joint_formulas(key):
+    """Sums over the parts, each with its own parameters, in float64; actions are elements of the tree."""
+    dist = distributions.for_space(HYBRID)
+    assert (dist.num_params, dist.num_free) == (16 + 2 * 3, 3)
+    with jax.enable_x64(True):
+        params = jnp.asarray(np.random.default_rng(2).normal(size=(64, 22)))
+        action = dist.sample(params, dist.noise(key, (64,)))
+        expected = by_hand(np.asarray(params), jax.tree.map(np.asarray, action))
+        np.testing.assert_allclose(dist.log_prob(params, action), expected[0], atol=1e-6)
+        np.testing.assert_allclose(dist.entropy(params), expected[1], atol=1e-6)
+    like = spaces.struct(HYBRID)
+    assert jax.tree.structure(action) == jax.tree.structure(like)
+    mode = dist.mode(params.astype(jnp.float32))
+    for x, leaf in zip(jax.tree.leaves(mode), jax.tree.leaves(like), strict=True):
+        assert (x.shape[1:], x.dtype) == (leaf.shape, leaf.dtype)
+    np.testing.assert_array_equal(mode["side"], np.asarray(params)[:, 13:16].argmax(-1))
+    np.testing.assert_allclose(mode["far"], np.asarray(params)[:, 16:18] * [2, 5] + [0, 5], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(-10, 10, np.int32), (0, 20, np.int8), (-128, 127, np.int8), (250, 255, np.uint8), (0, 1, np.bool_)],
+)
+def test_integers_reach_both_bounds_in_their_dtype(low, high, dtype, key):
+    """As users of Box(-10, 10, dtype=int), Box(0, 20, dtype=byte) and Box(0, 1, dtype=int8) met floats between bounds
+    that were never reached (stable-baselines 1027, stable-baselines3 898, ray 8597)."""
+    space = Box(low, high, (2,), jnp.dtype(dtype))
+    dist = distributions.for_space(space)
+    params = jnp.zeros((4000, dist.num_params))
+    sample = dist.sample(params, dist.noise(key, (4000,)))
+    assert sample.dtype == dtype and sample.shape == (4000, 2)
+    assert (int(sample.min()), int(sample.max())) == (low, high) and len(np.unique(sample)) == high - low + 1
+    np.testing.assert_allclose(dist.log_prob(params, sample), -2 * np.log(high - low + 1), rtol=1e-5)
+    drawn = spaces.sample(space, key, (4000,))
+    assert drawn.dtype == dtype and set(np.unique(drawn)) == set(np.unique(sample))
+    assert np.array_equal(spaces.from_choices(space, spaces.to_choices(space, drawn)), drawn)

@@ -1,5 +1,7 @@
 """Spaces, observations and actions of Gymnasium as a `HostEnv` has them, and back."""
 
+from collections import OrderedDict
+
 import gymnasium
 import host_envs
 import jax
@@ -8,9 +10,11 @@ import pytest
 from gymnasium import spaces
 
 from purerl.errors import ConfigError
-from purerl.hosts import leaves, opening
+from purerl.hosts import leaves, moves, opening
+from purerl.hosts.bundle import packed
 from purerl.hosts.gymnasium import single
 from purerl.hosts.rows import host_env
+from purerl.hosts.singles import mask_of
 from purerl.hosts.sound import InvalidData
 
 DEEP = spaces.Dict(
@@ -125,6 +129,88 @@ def test_actions_outside_of_a_box_are_clipped_to_it():
     for action, given in ([9, -9], [0.3, -9]), ([-9, 9], [-0.1, 2]):
         batch.step(np.array([action], np.float32))
         np.testing.assert_array_equal(copies[0].given[-1], given)
+
+
+HYBRID = spaces.Dict(
+    OrderedDict(
+        z=spaces.Discrete(3),
+        far=spaces.Box(-1, 1, (2,), np.float64),
+        b=spaces.Tuple([spaces.MultiBinary(2), spaces.Discrete(4, start=5), spaces.Box(-3, 3, (), np.int64)]),
+        m=spaces.MultiDiscrete([2, 5]),
+    )
+)
+"""Keys in another order than the sorted one, as Godot RL Agents (issue 234) and RLlib (issue 22731) swapped actions."""
+
+
+def test_trees_with_a_box_have_the_values_of_the_library():
+    """In the order of ``jax.tree.leaves``, and each part arrives under its own key."""
+    env, copies = environment(spaces.Box(0, 1), HYBRID)
+    action = {
+        "z": np.array([2, 0]),
+        "far": np.array([[0.5, -9], [1, 0.25]], np.float32),
+        "b": (np.array([[1, 0], [0, 1]], np.int8), np.array([8, 5]), np.array([-3, 2])),
+        "m": np.array([[1, 4], [0, 3]]),
+    }
+    plain = env.action_space
+    assert plain["b"][1] == spaces.Box(5, 8, (), np.int32) and plain["b"][0] == spaces.Box(0, 1, (2,), np.int8)
+    assert (plain["b"][2].dtype, plain["far"].dtype, plain["z"]) == (np.int32, np.float32, spaces.Discrete(3))
+    assert leaves.choices(plain) == [2, 2, 4, 7, 2, 5, 3] and leaves.wire(plain) == ((9,), "<f8")
+    batch = env.batch(2)
+    batch.reset(np.arange(2))
+    batch.step(packed(jax.tree.leaves(action), (2,)))
+    for row, copy in enumerate(copies[-2:]):
+        given = copy.given[0]
+        expected = jax.tree.map(lambda x, row=row: x[row], action)
+        expected["far"] = np.clip(expected["far"], -1, 1)
+        jax.tree.map(np.testing.assert_array_equal, given, expected)
+        assert given["far"].dtype == np.float64 and given["b"][2].dtype == np.int64
+
+
+@pytest.mark.parametrize("space", [HYBRID, spaces.Box(-2, 2, (2, 1), np.int8), spaces.Box(0, 1, (2,), np.bool_)])
+def test_random_moves_are_of_their_space(space):
+    """Which `Nested` asserts; at both ends of integers, too."""
+    env, copies = environment(spaces.Box(0, 1), space)
+    batch, generator = env.batch(4), np.random.default_rng(0)
+    obs = batch.reset(np.arange(4))
+    for _ in range(50):
+        obs = batch.step(moves.random(env, generator, obs)).obs
+    if isinstance(space, spaces.Box):
+        given = np.stack([action for copy in copies for action in copy.given])
+        assert given.dtype == space.dtype and set(np.unique(given)) == set(
+            range(int(space.low.min()), int(given.max()) + 1)
+        )
+        assert given.max() == space.high.max()
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        {"z": np.array([1, 0, 1], np.int8), "far": None},
+        (None, [True, False, True]),
+        np.array([1, 0, 1]),
+    ],
+)
+def test_masks_of_parts_are_joined(mask):
+    """One array, one for each part, or by key; rl_games (issue 264) could take neither of two lengths."""
+    assert mask_of(mask, 3).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Box(0, 2**40, (2,), np.int64), spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64)]
+)
+def test_integers_beyond_32_bits_are_no_actions(space):
+    for each, name in ((space, "action_space"), (spaces.Tuple([spaces.Discrete(2), space]), r"action_space\[1\]")):
+        with pytest.raises(
+            ConfigError, match=f"^env = 'nested': {name}: has integers of int64 within .*; give it the b"
+        ):
+            environment(spaces.Box(0, 1), each)
+
+
+def test_a_box_of_numbers_has_no_mask():
+    env, _ = environment(
+        spaces.Dict({"action_mask": spaces.MultiBinary(2), "x": spaces.Box(0, 1)}), spaces.Box(0, 1, (2,))
+    )
+    assert env.legal is None
 
 
 def test_masks_in_info_are_seen_beside_the_observation():
