@@ -13,7 +13,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "docs" / "algorithms"
 BEGIN, END = "<!-- scripts/index.py writes what follows -->", "<!-- and ends here -->"
-KINDS = {"Discrete": "CartPole-v1", "Box": "Pendulum-v1"}
+KINDS = {"Discrete": "CartPole-v1", "Box": "Pendulum-v1", "trees": "probe/hybrid"}
 TEAM = "TwoStep-v0"
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import spaces
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -21,20 +22,14 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
     environments name, or each in a state of its own.
 
     Raises:
-        ConfigError: If action spaces differ in kind, an observation space is not a `Box`, actions are unbounded, or an
-            environment has illegal actions.
+        ConfigError: If action spaces are not all `Discrete` or all `Box`, of floats; an observation space is not a
+            `Box`; actions are unbounded; or an environment has illegal actions.
     """
     kinds = {type(env.action_space) for env in envs}
-    if len(kinds) != 1:
+    if kinds not in ({Discrete}, {Box}):
         raise ConfigError("envs = " + ", ".join(env.name for env in envs) + ": actions must be all Discrete or all Box")
     for env in envs:
-        if not isinstance(env.observation_space, Box):
-            raise ConfigError(f"env = {env.name!r}: has {type(env.observation_space).__name__} observations; needs Box")
-        if env.legal:
-            raise ConfigError(f"env = {env.name!r}: has illegal actions; a union of environments has none")
-        bounds = () if kinds == {Discrete} else (env.action_space.low, env.action_space.high)
-        if not all(np.all(np.isfinite(bound)) for bound in bounds):
-            raise ConfigError(f"env = {env.name!r}: has actions without bounds")
+        _check(env)
     width = max(int(np.prod(env.observation_space.shape)) for env in envs)
     actions = Discrete(max(env.action_space.n for env in envs)) if kinds == {Discrete} else _box(envs)
 
@@ -82,6 +77,19 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
         return Env(name, levels, begin, noise, step, space, actions, keep=keep if keeps else None, resets=resets)
 
     return choose
+
+
+def _check(env: Env) -> None:
+    """Raises `ConfigError` if an environment cannot be part of a union, whatever the others are."""
+    space = env.action_space
+    if not isinstance(env.observation_space, Box):
+        raise ConfigError(f"env = {env.name!r}: has {type(env.observation_space).__name__} observations; needs Box")
+    if env.legal:
+        raise ConfigError(f"env = {env.name!r}: has illegal actions; a union of environments has none")
+    if spaces.is_whole(space):
+        raise ConfigError(f"env = {env.name!r}: has Box actions of {jnp.dtype(space.dtype)}; must be floats")
+    if isinstance(space, Box) and not all(np.all(np.isfinite(bound)) for bound in (space.low, space.high)):
+        raise ConfigError(f"env = {env.name!r}: has actions without bounds")
 
 
 def _box(envs: Sequence[Env]) -> Box:
