@@ -141,11 +141,12 @@ def box_actions(config: MPOConfig, env: Env, network: ActorAndCritics) -> Action
         log_probs: Array = jax.vmap(of_action, in_axes=1, out_axes=1)(given.action)
         return log_probs
 
-    def explore(actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: Array) -> tuple[Array, PyTree]:
-        return to_box(jnp.clip(gaussian.sample(policy(actor, obs), noise), -1.0, 1.0)), carry
+    def sample(actor: PyTree, obs: PyTree, noise: Array) -> Array:
+        return to_box(jnp.clip(gaussian.sample(policy(actor, obs), noise), -1.0, 1.0))
 
+    exploit = lambda actor, obs: to_box(gaussian.mode(policy(actor, obs)))
     return Actions(
-        Acting(gaussian.noise, explore, lambda actor, obs: to_box(gaussian.mode(policy(actor, obs)))),
+        Acting(gaussian.noise, None, exploit, sample=sample),
         policy,
         candidates,
         log_prob,
@@ -167,17 +168,16 @@ def discrete_actions(env: Env, network: ActorAndCritics) -> Actions:
         q = jnp.moveaxis(network.q_values(params["critic"], obs), -2, -1)  # [N, A, K]
         return Candidates(of_policy, jax.nn.log_softmax(of_policy), td_errors.least(q))
 
-    def explore(actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: Array) -> tuple[Array, PyTree]:
-        return actions.action(categorical.sample(policy(actor, obs), noise)), carry
-
     def q_values(critic: PyTree, obs: PyTree, action: Array) -> Array:
         chosen = jax.nn.one_hot(actions.number(action), actions.num)
         return jnp.sum(network.q_values(critic, obs) * chosen[:, None], axis=-1)
 
     exploit = lambda actor, obs: actions.action(categorical.mode(policy(actor, obs)))
+    sample = lambda actor, obs, noise: actions.action(categorical.sample(policy(actor, obs), noise))
     log_prob = lambda given, new: jax.nn.log_softmax(new)
     bounded = divergences.categorical((actions.num,))
-    return Actions(Acting(categorical.noise, explore, exploit), policy, candidates, log_prob, q_values, bounded)
+    acting = Acting(categorical.noise, None, exploit, sample=sample)
+    return Actions(acting, policy, candidates, log_prob, q_values, bounded)
 
 
 def make_learner(

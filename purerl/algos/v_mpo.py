@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import shards, trees
 from purerl.algos.algorithm import Algorithm
-from purerl.algos.ppo import problems
 from purerl.algos.ppo_presets import USUAL
 from purerl.curricula import on_policy
 from purerl.formulas import divergences, losses, returns
@@ -21,8 +20,9 @@ from purerl.learners.families.actor_critic import (
     Steps,
     ValueLoss,
 )
-from purerl.learners.parts import duals, gradients, settings
+from purerl.learners.parts import checks, duals, gradients, settings
 from purerl.learners.parts.duals import Duals, DualState
+from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
 
@@ -33,6 +33,15 @@ class VMPOConfig(duals.DualSettings, settings.SequenceMinibatches, ActorCriticCo
     gae_lambda: cfg.Fraction = 0.95
     """Trace parameter (lambda) of generalised advantage estimation (GAE). 1: sum all rewards to the end of the
     rollout, as in the paper."""
+
+
+def problems(config: VMPOConfig, env: Env | None) -> list[str]:
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete, MultiDiscrete or Box.
+    """
+    problems = actor_critic.problems(config, env) or checks.space_problems(env, (Discrete, MultiDiscrete, Box))
+    return problems + checks.sequence_problems(config, config.memory != "none")
 
 
 class VMPOState(NamedTuple):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
-from purerl.spaces import Box, Discrete, MultiDiscrete, Space
+from purerl.spaces import Box, MultiDiscrete, Space
 from purerl.trees import like
 from purerl.types import Array, Scalar
 
@@ -142,5 +142,4 @@ def for_space(space: Space) -> Divergences:
     """Makes the divergences of policies with the parameters of `distributions.for_space`."""
     if isinstance(space, Box):
         return gaussian(np.ravel(spaces.unit(space)[1]) > 0)
-    assert isinstance(space, Discrete | MultiDiscrete)
     return categorical(space.sizes if isinstance(space, MultiDiscrete) else (space.n,))
