@@ -345,6 +345,12 @@ def test_the_page_of_results_is_made_of_its_lines():
     assert (DOCS / results.PAGE).read_text() == results.page(results.read(DOCS / results.LINES).values())
 
 
+def test_a_row_of_sampled_returns_says_so():
+    line = next(line for line in results.read(DOCS / results.LINES).values() if line["algo"] == "ppo")
+    greedy, drawn = results.cells(line), results.cells({**line, "sampled": True})
+    assert drawn.replace("] sampled |", "] |") == greedy != drawn
+
+
 def test_pictures_of_results_have_each_curve_once_and_few_at_a_time():
     lines = [{"row": str(number), "curve": {}} for number in range(2 * results.CURVES + 1)]
     shown = results.pictures("brax/ant", [*lines, {"row": "without"}])
