@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from compiling import at_random, for_bits
 
-from purerl import ConfigError, a2c, envs, loops, train_in_chunks
+from purerl import ConfigError, a2c, envs, loops, td3, train_in_chunks
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.choosing import Choice
 from purerl.runs.running import device_program
@@ -17,13 +17,13 @@ from purerl.runs.running.from_python import Acting
 from purerl.spaces import Discrete
 from purerl.types import Situation
 
-CARTPOLE = envs.make("CartPole-v1")
+CARTPOLE, PENDULUM = envs.make("CartPole-v1"), envs.make("Pendulum-v1")
 SMALL = {"hidden_sizes": (8,), "num_envs": 2, "num_steps": 8, "total_steps": 160}
 
 
-def agent(env, config, key):
+def agent(env, config, key, algo=a2c):
     """An agent of a run, with a policy at random, and its learner."""
-    learner = a2c.make_learner(config, env)
+    learner = algo.make_learner(config, env)
     _, obs = jax.eval_shape(jax.vmap(env.reset), jax.random.split(key, 2))
     obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), obs)
     policy = at_random(lambda key: learner.policy(learner.init(key, obs)), key)
@@ -49,6 +49,14 @@ def test_a_memory_goes_on_and_is_reset(key):
         act(inputs[0, :2])
     act.reset()
     np.testing.assert_array_equal(act(inputs[0]), result[0])
+
+
+def test_what_only_exploring_remembers_does_not_bind_the_rows(key):
+    """Such as the size of an environment's noise: of any batch the actions are those of its rows alone."""
+    config = td3.Config(hidden_sizes=(8,), noise_deviation=0.1, noise_deviation_max=0.5)
+    act, obs = Acting(agent(PENDULUM, config, key, td3)), np.eye(3)
+    several = act(obs)
+    np.testing.assert_allclose([act(row) for row in obs], several, rtol=1e-6)
 
 
 def test_dicts_of_observations_and_wrong_shapes(key):

@@ -349,15 +349,20 @@ class Acting:
                 problem = f"obs{name and '.' + name}: must be {list(like.shape)} or a batch of these"
                 raise ConfigError(f"{problem}, the same for all parts, but is {list(x.shape)}")
         rows = lead[0] if lead else 1
-        if self._carry is None:
-            self._carry, self._rows = self._init_carry(rows), rows
-        if rows != self._rows and jax.tree.leaves(self._carry):
+        if self._carry is not None and rows != self._rows and self._remembers():
             raise ConfigError(f"obs: {rows} rows, but the memory has {self._rows}; call reset() first")
+        if self._carry is None or rows != self._rows:
+            self._carry, self._rows = self._init_carry(rows), rows
         pairs = zip(likes.values(), arrays, strict=True)
         batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
         action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry, np.uint32(self._calls))
         self._calls += 1
         return jax.tree.map(lambda x: np.asarray(x) if lead else np.asarray(x)[0], action)
+
+    def _remembers(self) -> bool:
+        """Returns whether the memory has changed since it began. What only exploring needs, as a noise, has not."""
+        leaves = zip(jax.tree.leaves(self._carry), jax.tree.leaves(self._init_carry(self._rows)), strict=True)
+        return any(np.any(np.asarray(x) != np.asarray(begun)) for x, begun in leaves)
 
     def reset(self, ended: Any = None) -> None:
         """Resets the memory of the policy.
