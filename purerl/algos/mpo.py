@@ -32,7 +32,7 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Upda
 class MPOConfig(duals.DualSettings, off_policy_gradients.OffPolicyGradientConfig):
     """Settings of MPO."""
 
-    num_samples: cfg.Count = 20
+    action_samples: cfg.Count = 20
     """Number of actions that are sampled in each state of a batch, where actions are continuous. Discrete ones are all
     taken into account."""
 
@@ -127,11 +127,11 @@ def box_actions(config: MPOConfig, env: Env, network: ActorAndCritics) -> Action
 
     def candidates(params: dict[str, PyTree], obs: PyTree, key: Key) -> Candidates:
         of_policy = policy(params["actor"], obs)
-        shape = len(of_policy), config.num_samples
+        shape = len(of_policy), config.action_samples
         action = gaussian.sample(of_policy[:, None], draw.normal(key, (*shape, network.size)))
         value = lambda one: network.q_values(params["critic"], obs, one)
         q = jax.vmap(value, in_axes=1, out_axes=1)(jnp.clip(action, -1.0, 1.0))  # [N, A, K]
-        return Candidates(of_policy, jnp.full(shape, -jnp.log(config.num_samples)), td_errors.least(q), action)
+        return Candidates(of_policy, jnp.full(shape, -jnp.log(config.action_samples)), td_errors.least(q), action)
 
     def log_prob(given: Candidates, new: Array) -> Array:
         """Sums that of new means with old deviations, and of old means with new deviations (arXiv 1812.02256)."""

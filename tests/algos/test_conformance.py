@@ -434,7 +434,7 @@ ROWS = {
     ),
     "mpo": Row(
         mpo.mpo,
-        mpo.MPOConfig(**CONTINUOUS, num_samples=8),
+        mpo.MPOConfig(**CONTINUOUS, action_samples=8),
         critics_at_mode(mpo.make_network, of_discrete),
         free=FREE,
         idle=("m_step_kl_deviation", *PRIORITIES),

@@ -31,7 +31,7 @@ CONFIG = mpo.Config(
     warmup_steps=64,
     batch_size=N,
     capacity=256,
-    num_samples=5,
+    action_samples=5,
     tau=TAU,
     e_step_kl=0.3,
     m_step_kl=1e-3,
@@ -226,5 +226,5 @@ def test_problems():
     check(mpo.Config(), *mpo.problems(mpo.Config(), PENDULUM), *mpo.problems(mpo.Config(), envs.make("CartPole-v1")))
     endless = PENDULUM._replace(action_space=Box(-np.inf, 1.0, (1,), jnp.float32))
     assert "needs a bounded Box" in mpo.problems(mpo.Config(), endless)[0]
-    wrong = dataclasses.replace(mpo.Config(), num_samples=0, e_step_kl=0.0)
-    assert [line.split(":")[0] for line in mpo.problems(wrong, PENDULUM)] == ["e_step_kl = 0.0", "num_samples = 0"]
+    wrong = dataclasses.replace(mpo.Config(), action_samples=0, e_step_kl=0.0)
+    assert [line.split(":")[0] for line in mpo.problems(wrong, PENDULUM)] == ["e_step_kl = 0.0", "action_samples = 0"]
