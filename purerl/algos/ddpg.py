@@ -54,7 +54,8 @@ def problems(config: DDPGConfig, env: Env | None) -> list[str]:
 
 def make_network(config: DDPGConfig, env: Env) -> ActorAndCritics:
     """Makes an actor, whose outputs are actions before their tanh, and critics."""
-    return off_policy_gradients.networks_for_box(config, env, 1, off_policy_gradients.family_of(config))
+    family = off_policy_gradients.family_of(config)
+    return off_policy_gradients.networks_for_box(config, env, 1, family, config.critic_dropout)
 
 
 class Noise(NamedTuple):
@@ -72,13 +73,13 @@ class BoxPolicy(NamedTuple):
     """A deterministic policy of actions in a box. Its actions are vectors ``[..., D]`` in [-1, 1].
 
     - ``act(actor, obs)``: the action of the policy.
-    - ``q_values(critic, obs, action)``: the critics' values ``[..., K]``, or outputs ``[..., K, J]``.
+    - ``q_values(critic, obs, action, dropout)``: the critics' values ``[..., K]``, or outputs ``[..., K, J]``.
     - ``executed(action)``: the action that stands in a replay, as such a vector.
     - ``acting``: how it explores and exploits.
     """
 
     act: Callable[[PyTree, PyTree], Array]
-    q_values: Callable[[PyTree, PyTree, Array], Array]
+    q_values: Callable[[PyTree, PyTree, Array, Key | tuple[()]], Array]
     executed: Callable[[Array], Array]
     acting: Acting
 
@@ -97,10 +98,10 @@ def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPol
     def act(params: PyTree, obs: PyTree) -> Array:
         return jnp.tanh(network.act(params, obs))
 
-    def q_values(params: PyTree, obs: PyTree, action: Array) -> Array:
+    def q_values(params: PyTree, obs: PyTree, action: Array, dropout: Key | tuple[()]) -> Array:
         """Returns the critics' values; dimensions that are constants are 0, as in what was executed."""
         seen = action if free is None else jnp.where(trees.like(free, action), action, 0.0)
-        return network.q_values(params, obs, seen)
+        return network.q_values(params, obs, seen, dropout=dropout)
 
     differs = config.noise_deviation_max > 0
 
@@ -152,19 +153,20 @@ def make_learner(
     )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        q = network.q_values(critic, batch.obs, policy.executed(batch.action))
+        q = network.q_values(critic, batch.obs, policy.executed(batch.action), dropout=batch.dropout.critic)
         return agent.critic_loss(q, batch)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        q = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))
+        q = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs), batch.dropout.actor)
         value = agent.values(q)[..., 0]
         return jnp.mean(batch.weight * -value), {}
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        dropout = off_policy_gradients.dropout(config, key)
         _, key_actor = jax.random.split(key)
-        batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
+        batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape), dropout)
         action = policy.act(state.target_params["actor"], batch.next_obs)
-        next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
+        next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action, dropout.target)
         batch = agent.with_target(batch, *agent.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 

@@ -44,7 +44,8 @@ class SACConfig(off_policy_gradients.CriticKindConfig, Temperature):
 
 def make_network(config: SACConfig, env: Env) -> ActorAndCritics:
     """Makes an actor of means and logarithms of standard deviations, before their tanh, and critics."""
-    return off_policy_gradients.networks_for_box(config, env, 2, off_policy_gradients.family_of(config))
+    family = off_policy_gradients.family_of(config)
+    return off_policy_gradients.networks_for_box(config, env, 2, family, config.critic_dropout)
 
 
 def init_params(config: Temperature, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
@@ -137,23 +138,25 @@ def make_learner(
     agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("critic",), family=family, **parts)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        q = network.q_values(critic, batch.obs, policy.executed(batch.action))  # [N, K], of distributions [N, K, J]
+        action, dropout = policy.executed(batch.action), batch.dropout.critic
+        q = network.q_values(critic, batch.obs, action, dropout=dropout)  # [N, K], of distributions [N, K, J]
         return agent.critic_loss(q, batch)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         action, log_prob = policy.draw(params["actor"], batch.obs, batch.noise)
-        q = agent.values(network.q_values(critic, batch.obs, action))
+        q = agent.values(network.q_values(critic, batch.obs, action, dropout=batch.dropout.actor))
         value = soft.soft_value(q, log_prob, temperature(params))
         each, metrics = with_temperature(config, params, -value, -log_prob, policy.target_entropy)
         return jnp.mean(batch.weight * each), metrics
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        dropout = off_policy_gradients.dropout(config, key)
         key_next, key_actor = jax.random.split(key)
         size = sample.weight.shape
-        batch = agent.batch(state, sample, policy.acting.noise(key_actor, size))
+        batch = agent.batch(state, sample, policy.acting.noise(key_actor, size), dropout)
         noise = policy.acting.noise(key_next, size)
         action, log_prob = policy.draw(state.params["actor"], batch.next_obs, noise)
-        next_q = network.q_values(state.target_params["critic"], batch.next_obs, action)
+        next_q = network.q_values(state.target_params["critic"], batch.next_obs, action, dropout=dropout.target)
         value, probabilities = agent.least(next_q)  # of K critics: [N], or atoms [N, J]
         next_value = soft.less_cost(value, log_prob, temperature(state.params))
         batch = agent.with_target(batch, next_value, probabilities)  # reward + discount * next_value
@@ -179,6 +182,9 @@ WALKER2D = {**BRAX, "total_steps": 7_864_320, "num_updates": 32, "batch_size": 1
 multiplies the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale`` of the environment)."""
 
 
+DROQ = {**MUJOCO, "num_updates": 20, "warmup_steps": 5_000, "critic_dropout": 0.01, "layer_norm": True}
+"""DroQ for robots: twenty updates a step, by critics with dropout and layer normalisation (Hiraoka et al. 2021, arXiv
+2110.02034, table 3)."""
 SIMBA = {
     **MUJOCO,
     "torso": "simba",
@@ -244,6 +250,7 @@ sac = Algorithm(
     presets={
         "mujoco": MUJOCO,
         "simba": SIMBA,
+        "droq": DROQ,
         "hopper": HOPPER,
         "walker2d": WALKER2D,
         "fast": FAST,

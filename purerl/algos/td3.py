@@ -46,20 +46,21 @@ def make_learner(
         return jnp.clip(action + noise, -1.0, 1.0)
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
-        q = network.q_values(critic, batch.obs, policy.executed(batch.action))
+        q = network.q_values(critic, batch.obs, policy.executed(batch.action), dropout=batch.dropout.critic)
         return agent.critic_loss(q, batch)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        q = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs))
+        q = policy.q_values(critic, batch.obs, policy.act(params["actor"], batch.obs), batch.dropout.actor)
         value = agent.values(q)[..., 0]
         return jnp.mean(batch.weight * -value), {}
 
     def update(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
+        dropout = off_policy_gradients.dropout(config, key)
         key_next, key_actor = jax.random.split(key)
-        batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape))
+        batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape), dropout)
         noise = policy.acting.noise(key_next, sample.weight.shape).normal
         action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), noise)
-        next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action)
+        next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action, dropout.target)
         batch = agent.with_target(batch, *agent.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 

@@ -136,15 +136,20 @@ class SimBa(nn.Module):
 
 
 def dense_layers(
-    kind: str, hidden_sizes: Sequence[int], activation: Callable[[Array], Array], layer_norm: bool = False
+    kind: str,
+    hidden_sizes: Sequence[int],
+    activation: Callable[[Array], Array],
+    layer_norm: bool = False,
+    dropout: float = 0.0,
 ) -> nn.Module:
     """Makes the dense layers of a torso of this ``kind``, for vectors ``[..., D]``.
 
-    They are an `MLP`, or a `SimBa` with a block for each of ``hidden_sizes``, which are one width.
+    They are an `MLP`, or a `SimBa` with a block for each of ``hidden_sizes``, which are one width. ``layer_norm`` and
+    ``dropout`` are those of `MLP`.
     """
     if kind == "simba" and hidden_sizes:
         return SimBa(hidden_sizes[0], len(hidden_sizes), activation)
-    return MLP(tuple(hidden_sizes), activation, layer_norm=layer_norm)
+    return MLP(tuple(hidden_sizes), activation, layer_norm=layer_norm, dropout=dropout)
 
 
 class OneHot(nn.Module):

@@ -9,12 +9,17 @@ import pytest
 from compiling import compiled, for_bits
 
 from purerl import config as cfg
-from purerl import crossq, ddpg, envs, sac, shards, td3, tqc, trees
+from purerl import counters, crossq, ddpg, envs, sac, shards, td3, tqc, trees
 from purerl.algos import ALGORITHMS
+from purerl.algos.sac import make_network as sac_networks
+from purerl.algos.sac import squashed_policy
 from purerl.errors import ConfigError
 from purerl.formulas import return_distributions
 from purerl.formulas.return_distributions import Atoms
 from purerl.learners.families import off_policy_gradients
+from purerl.learners.parts import normalize
+from purerl.learners.parts.gradients import Descent
+from purerl.networks import MLP
 from purerl.networks.batch_renorm import BatchRenorm
 from purerl.spaces import Box
 from purerl.types import Outcome, Sample, Situation
@@ -248,3 +253,84 @@ def test_blocks_are_of_one_width():
     ):
         assert [problem.startswith(line) for problem in sac.problems(config, PENDULUM)] == [True]
     assert "batch renormalisation" in crossq.problems(crossq.Config(torso="simba"), PENDULUM)[0]
+
+
+@pytest.fixture(scope="module")
+def dropping():
+    """SAC whose critics drop a quarter of their units, compiled, and its first state."""
+    config = sac.Config(**SMALL | {"hidden_sizes": (64,)}, critic_dropout=0.25, layer_norm=True)
+    learner = compiled(sac.make_learner(config, PENDULUM), "init", "update")
+    return config, learner, learner.init(jax.random.key(1), samples(0).items.obs)
+
+
+def test_dropout_is_of_critics_that_learn(dropping):
+    """In the target and both losses, other units of each critic and sample; evaluation and a lone call drop none."""
+    config, learner, state = dropping
+    network, items = sac_networks(config, PENDULUM), samples(0).items
+    q = lambda **key: network.q_values(state.params["critic"], items.obs, items.action / 2, **key)
+    dropped = np.stack([q(dropout=key) for key in jax.random.split(jax.random.key(5), 400)])
+    assert len(np.unique(dropped[:, 0, 0])) == 400
+    np.testing.assert_array_equal(q(), q())
+    keys = off_policy_gradients.dropout(config, jax.random.key(2))
+    loss = learner.update(state, samples(0), jax.random.key(2))[1]["loss"]
+    noise = learner.noise(jax.random.split(jax.random.key(2))[0], (8,))
+    policy = squashed_policy(config, PENDULUM, network)
+    action, log_prob = policy.draw(state.params["actor"], items.next_obs, noise)
+    next_q = network.q_values(state.params["critic"], items.next_obs, action, dropout=keys.target)
+    target = items.reward + items.discount * (next_q.min(axis=-1) - log_prob)
+    error = target[:, None] - q(dropout=keys.critic)
+    np.testing.assert_allclose(loss, np.mean(samples(0).weight * np.sum(0.5 * error**2, axis=-1)), rtol=1e-4)
+
+
+def test_units_are_dropped_with_their_probability_and_scaled():
+    """A layer of 4,000 units: a quarter are 0, the others 4/3 of what they are without, before the layer norm."""
+    module = MLP((4000,), lambda x: x, dropout=0.25)
+    x = jnp.ones((1, 3))
+    params = module.init(jax.random.key(0), x)
+    plain = np.ravel(module.apply(params, x))
+    out = np.ravel(module.apply(params, x, rngs={"dropout": jax.random.key(1)}))
+    assert abs(np.mean(out == 0) - 0.25) < 0.03
+    np.testing.assert_allclose(out[out != 0], plain[out != 0] / 0.75, rtol=1e-5)
+
+
+def test_networks_begin_anew_and_the_replay_stays():
+    """After four updates, two an iteration: at the third iteration all that learns is another, optimisers
+    included, each time by another key; counts, moments and the replay go on."""
+    config = sac.Config(**SMALL, reset_every=4, normalize_obs=True, learning_rate_decay=0.5)
+    trainer = sac.make_trainer(config, PENDULUM)
+    step, state = jax.jit(trainer.step), jax.jit(trainer.init)(jax.random.key(0))
+    kernel = lambda state: np.asarray(state.learner.params["actor"]["params"]["Dense_0"]["kernel"])
+    weights, since = [], []
+    for _ in range(7):
+        state, _ = step(state)
+        weights.append(kernel(state))
+        since.append(int(state.learner.resets.since))
+    assert since == [2, 4, 2, 4, 2, 4, 2]
+    jumps = [np.max(np.abs(b - a)) for a, b in zip(weights, weights[1:], strict=False)]
+    assert min(jumps[1::2]) > 3e-3 >= max(jumps[::2])  # two updates of Adam by 1e-3
+    assert counters.number(state.learner.updates) == 14
+    descents = jax.tree.leaves(state.learner.critic_opt_state, is_leaf=lambda x: isinstance(x, Descent))
+    assert [counters.number(x.updates) for x in descents if isinstance(x, Descent)] == [14]
+    adam = [x for x in descents if getattr(x, "dtype", None) == jnp.int32 and x.ndim == 0]
+    assert [int(x) for x in adam] == [2]
+    assert int(normalize.settled(state.learner.obs_moments).count) == 14 * config.batch_size
+
+
+def test_without_resets_a_state_has_nothing_of_them():
+    state = jax.eval_shape(sac.make_learner(sac.Config(**SMALL), PENDULUM).init, jax.random.key(0), jnp.zeros((4, 3)))
+    assert state.resets == ()
+
+
+def test_no_key_of_dropout_or_of_resets_is_used_twice():
+    config = sac.Config(**SMALL, critic_dropout=0.1, reset_every=4)
+    with jax.debug_key_reuse(True):
+        jax.jit(sac.make_train(config, PENDULUM)).trace(jax.random.key(3))
+
+
+@pytest.mark.rest
+def test_lanes_begin_anew_as_lone_runs_do():
+    config = sac.Config(**SMALL, reset_every=3, critic_dropout=0.1)
+    train, keys = sac.make_train(config, PENDULUM), jax.random.split(jax.random.key(0), 2)
+    together = jax.jit(jax.vmap(train))(keys).state.learner.params
+    alone = jax.jit(train)(keys[1]).state.learner.params
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, rtol=1e-4, atol=1e-6), together, alone)

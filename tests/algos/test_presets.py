@@ -20,6 +20,7 @@ MADE_FOR = {
     "continuous": "Pendulum-v1",
     "mujoco": "Pendulum-v1",
     "simba": "Pendulum-v1",
+    "droq": "Pendulum-v1",
     "hopper": "Pendulum-v1",
     "walker2d": "Pendulum-v1",
     "fast": "Pendulum-v1",

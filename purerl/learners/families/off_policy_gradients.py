@@ -8,6 +8,7 @@ makes the rest.
 
 import dataclasses
 import math
+import zlib
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, cast
 
@@ -28,8 +29,26 @@ from purerl.learners.parts.target_networks import polyak
 from purerl.networks import critics, torsos
 from purerl.networks.batch_renorm import STATISTICS
 from purerl.networks.critics import ActorAndCritics
-from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
+from purerl.types import (
+    Array,
+    Env,
+    Key,
+    Learner,
+    Metrics,
+    Outcome,
+    PyTree,
+    Sample,
+    Situation,
+    Trainer,
+    Transition,
+    Updated,
+    unmoved,
+)
 
+DROPPING = zlib.crc32(b"dropout")
+"""Separates the keys of dropout from those of an update's noise."""
+RESETTING = zlib.crc32(b"resetting")
+"""Separates the key of resets from that of the first networks."""
 OF_VALUES = cfg.Needs("critic = 'scalar'", lambda config: config.critic == "scalar")
 OF_ATOMS = cfg.Needs("critic = 'categorical'", lambda config: config.critic == "categorical")
 OF_QUANTILES = cfg.Needs("critic = 'quantile'", lambda config: config.critic == "quantile")
@@ -68,6 +87,9 @@ class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings
     """Widths of the dense layers of the actor and of each critic."""
     critic_hidden_sizes: tuple[cfg.Count, ...] = ()
     """Widths of the dense layers of each critic. Empty: hidden_sizes."""
+    reset_every: cfg.NonNegativeCount = 0
+    """Number of updates after which all networks and their optimisers begin anew, at the next iteration. The replay and
+    the normalisation of observations stay. 0: never."""
 
     @property
     def sample_rows(self) -> int:
@@ -99,13 +121,16 @@ class CriticKindConfig(OffPolicyGradientConfig):
     """Number of quantiles of the return to learn, at the midpoints of equal parts of [0, 1]."""
     kappa: Annotated[cfg.Positive, OF_QUANTILES] = 1.0
     """Magnitude of the TD error above which the quantile loss is linear instead of quadratic."""
+    critic_dropout: Annotated[float | int, cfg.Range(0, 1)] = 0.0
+    """Probability with which a unit of a critic's dense layers is dropped while learning, in targets and losses. 0: no
+    dropout."""
 
 
 class OffPolicyGradientState(NamedTuple):
     """The learner's state.
 
     ``params`` are ``{"actor", "critic"}``, and what else the actor's loss moves. ``waited`` (int32) counts updates
-    since the actor's last one.
+    since the actor's last one. ``resets`` are the `Resets` of networks, if there are any.
     """
 
     params: dict[str, PyTree]
@@ -115,6 +140,18 @@ class OffPolicyGradientState(NamedTuple):
     obs_moments: PyTree
     updates: Count
     waited: Array
+    resets: PyTree = ()
+
+
+class Resets(NamedTuple):
+    """When networks begin anew, and by what: each reset folds its ``number`` into the key of ``seed`` (uint32 ``[]``).
+
+    ``number`` of resets so far and updates ``since`` the last one are int32 ``[]``.
+    """
+
+    seed: Array
+    number: Array
+    since: Array
 
 
 class OffPolicyGradientPolicy(NamedTuple):
@@ -131,13 +168,24 @@ class OffPolicyGradientBehaviour(NamedTuple):
     updated: Array
 
 
+class Dropout(NamedTuple):
+    """The keys of the units that critics drop in the target, in their own loss and in the actor's; ``()``: none."""
+
+    target: Key | tuple[()] = ()
+    critic: Key | tuple[()] = ()
+    actor: Key | tuple[()] = ()
+
+
+NO_DROPOUT = Dropout()
+
+
 class Batch(NamedTuple):
     """A sample ``[N]`` of transitions to learn from; of a team of ``M`` agents, actions and targets are ``[N, M]``.
 
     Observations are normalised, actions in the environment's units. ``reward`` is the sum of the rewards of ``n_step``
     steps, and ``discount`` multiplies the value of the next observation. ``noise`` is that of the actor's step, and
     ``target`` what the critics learn, once it is known: of critics that learn distributions its atoms ``[N, J]``, with
-    their ``probabilities [N, J]``, or ``()`` if they are equal.
+    their ``probabilities [N, J]``, or ``()`` if they are equal. ``dropout`` are the keys of critics' dropout.
     """
 
     obs: PyTree
@@ -149,6 +197,7 @@ class Batch(NamedTuple):
     noise: PyTree
     target: Array | tuple[()] = ()
     probabilities: Array | tuple[()] = ()
+    dropout: Dropout = NO_DROPOUT
 
 
 class Acting(NamedTuple):
@@ -192,9 +241,18 @@ def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type
 
 
 def kind_problems(config: CriticKindConfig, env: Env | None) -> list[str]:
-    """Returns `problems` of an algorithm whose critics may learn distributions."""
+    """Returns `problems` of an algorithm whose critics may learn distributions, and may have dropout."""
     atoms = settings.support_problems(config.v_min, config.v_max) if config.critic == "categorical" else []
+    if config.critic_dropout and config.torso == "simba":
+        atoms.append(f"critic_dropout = {config.critic_dropout}: torso = 'simba' has no dropout")
     return problems(config, env) + atoms
+
+
+def dropout(config: CriticKindConfig, key: Key) -> Dropout:
+    """Returns the keys of an update's dropout; does not consume ``key``, but another that is folded from it."""
+    if not config.critic_dropout:
+        return NO_DROPOUT
+    return Dropout(*jax.random.split(jax.random.fold_in(key, DROPPING), 3))
 
 
 def family_of(config: CriticKindConfig) -> Family | None:
@@ -205,7 +263,11 @@ def family_of(config: CriticKindConfig) -> Family | None:
 
 
 def networks_for_box(
-    config: OffPolicyGradientConfig, env: Env, outputs: int, family: Family | None = None
+    config: OffPolicyGradientConfig,
+    env: Env,
+    outputs: int,
+    family: Family | None = None,
+    critic_dropout: float = 0.0,
 ) -> ActorAndCritics:
     """Makes networks for actions in a Box, with an actor of ``outputs`` numbers for each dimension.
 
@@ -213,7 +275,7 @@ def networks_for_box(
     """
     size = math.prod(env.action_space.shape)
     activation = networks.ACTIVATIONS[config.activation]
-    joint = torsos.dense_layers(config.torso, config.critic_sizes, activation, config.layer_norm)
+    joint = torsos.dense_layers(config.torso, config.critic_sizes, activation, config.layer_norm, critic_dropout)
     torso = settings.make_torso(config, env)
     features = settings.make_torso(config, env, ())
     critic_outputs = family.size if family else 0
@@ -269,11 +331,14 @@ class CriticAgent(NamedTuple):
     target_networks: tuple[str, ...]
     family: Family | None = None
 
-    def batch(self, state: OffPolicyGradientState, sample: Sample, noise: PyTree) -> Batch:
-        """Prepares a sample for learning, with the ``noise`` of the actor's step."""
+    def batch(
+        self, state: OffPolicyGradientState, sample: Sample, noise: PyTree, dropout: Dropout = NO_DROPOUT
+    ) -> Batch:
+        """Prepares a sample for learning, with the ``noise`` of the actor's step and the keys of critics' dropout."""
         items: Outcome = sample.items
         obs, next_obs = (self.normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
-        return Batch(obs, items.action, items.reward, items.discount, next_obs, sample.weight, noise)
+        columns = obs, items.action, items.reward, items.discount, next_obs, sample.weight
+        return Batch(*columns, noise, dropout=dropout)
 
     def values(self, out: Array) -> Array:
         """Returns the values ``[N, K]`` that outputs of critics say: themselves, or the means of distributions."""
@@ -375,6 +440,7 @@ class CriticAgent(NamedTuple):
             self.normalizer.update(state.obs_moments, sample.items.obs),
             counters.increment(state.updates),
             waited,
+            state.resets and state.resets._replace(since=state.resets.since + 1),
         )
         of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"]}
         return Updated(learned, {**more, **of_policy, **of_actor, **metrics}, priority)
@@ -391,8 +457,11 @@ class CriticAgent(NamedTuple):
             update: ``update(state, sample, key)`` is the algorithm's update.
         """
         normalizer, acting, draw = self.normalizer, self.acting, cast(Any, self.acting.sample)
+        reset_every = self.config.reset_every
 
         def init(key: Key, obs: PyTree) -> OffPolicyGradientState:
+            zero = jnp.zeros((), jnp.int32)
+            resets = Resets(jax.random.bits(jax.random.fold_in(key, RESETTING)), zero, zero) if reset_every else ()
             params = init_params(key, obs)
             return OffPolicyGradientState(
                 params,
@@ -401,8 +470,18 @@ class CriticAgent(NamedTuple):
                 gradients.init_optimiser(self.actor_optimiser, optimised(without_critic(params))),
                 normalizer.init(trees.take(obs, 0)),
                 counters.of(),
-                jnp.zeros((), jnp.int32),
+                zero,
+                resets,
             )
+
+        def observe(state: OffPolicyGradientState, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
+            """Resets the networks where it is due, once an iteration; ``key`` is that of a shard."""
+
+            def anew(state: OffPolicyGradientState) -> OffPolicyGradientState:
+                key_networks = jax.random.fold_in(jax.random.key(state.resets.seed), state.resets.number)
+                return begun_anew(state, init(key_networks, trees.take(trajectory.obs, 0)))
+
+            return jax.lax.cond(state.resets.since >= reset_every, anew, lambda state: state, state), {}
 
         def behaviour(state: OffPolicyGradientState) -> OffPolicyGradientBehaviour:
             policy = OffPolicyGradientPolicy(state.params["actor"], state.obs_moments)
@@ -431,6 +510,7 @@ class CriticAgent(NamedTuple):
             policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
             exploit=exploit,
             update=update,
+            observe=observe if reset_every else unmoved,
             sample=sample if draw else None,
         )
 
@@ -474,6 +554,24 @@ def make_agent(
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
     """Returns the parameters that the actor's loss moves."""
     return {name: x for name, x in params.items() if name != "critic"}
+
+
+def begun_anew(state: OffPolicyGradientState, fresh: OffPolicyGradientState) -> OffPolicyGradientState:
+    """Returns a state with all networks and optimisers of a ``fresh`` one (Nikishin et al. 2022, arXiv 2205.07802).
+
+    Step sizes go on as scheduled.
+    """
+    is_count = lambda x: isinstance(x, gradients.Descent)
+    scheduled = lambda new, old: old if is_count(new) else new
+    new, old = ((x.critic_opt_state, x.actor_opt_state) for x in (fresh, state))
+    critic_opt_state, actor_opt_state = jax.tree.map(scheduled, new, old, is_leaf=is_count)
+    return fresh._replace(
+        critic_opt_state=critic_opt_state,
+        actor_opt_state=actor_opt_state,
+        obs_moments=state.obs_moments,
+        updates=state.updates,
+        resets=state.resets._replace(number=state.resets.number + 1, since=jnp.zeros((), jnp.int32)),
+    )
 
 
 def optimised(params: PyTree) -> PyTree:
