@@ -47,6 +47,7 @@ class MPOState(NamedTuple):
     obs_moments: PyTree
     updates: Count
     waited: Array
+    resets: PyTree
     duals: DualState
 
 
@@ -223,12 +224,7 @@ def make_learner(
         dual, of_duals = learner_of_duals.step(state.duals, given.value, given.log_prior, batch.weight, divergence)
         return Updated(MPOState(**learned._asdict(), duals=dual), {**metrics, **of_duals}, priority)
 
-    learner = agent.learner(network.init, update)
-
-    def init(key: Key, obs: PyTree) -> MPOState:
-        return MPOState(**learner.init(key, obs)._asdict(), duals=learner_of_duals.init())
-
-    return learner._replace(init=init)
+    return agent.learner(network.init, update, lambda state: MPOState(**state._asdict(), duals=learner_of_duals.init()))
 
 
 MUJOCO = {

@@ -449,21 +449,23 @@ class CriticAgent(NamedTuple):
         self,
         init_params: Callable[[Key, PyTree], dict[str, PyTree]],
         update: Callable[[Any, Sample, Key], Updated],
+        begin: Callable[[OffPolicyGradientState], Any] = lambda state: state,
     ) -> Learner:
         """Makes the `Learner`.
 
         Args:
             init_params: ``init_params(key, obs)`` makes the parameters, ``"actor"`` and ``"critic"`` among them.
             update: ``update(state, sample, key)`` is the algorithm's update.
+            begin: Makes the algorithm's own state from an initial one, whose fields it has too.
         """
         normalizer, acting, draw = self.normalizer, self.acting, cast(Any, self.acting.sample)
         reset_every = self.config.reset_every
 
-        def init(key: Key, obs: PyTree) -> OffPolicyGradientState:
+        def init(key: Key, obs: PyTree) -> Any:
             zero = jnp.zeros((), jnp.int32)
             resets = Resets(jax.random.bits(jax.random.fold_in(key, RESETTING)), zero, zero) if reset_every else ()
             params = init_params(key, obs)
-            return OffPolicyGradientState(
+            state = OffPolicyGradientState(
                 params,
                 {name: params[name] for name in self.target_networks},
                 gradients.init_optimiser(self.critic_optimiser, optimised(params["critic"])),
@@ -473,6 +475,7 @@ class CriticAgent(NamedTuple):
                 zero,
                 resets,
             )
+            return begin(state)
 
         def observe(state: OffPolicyGradientState, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
             """Resets the networks where it is due, once an iteration; ``key`` is that of a shard."""
