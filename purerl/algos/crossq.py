@@ -5,7 +5,7 @@ statistics of the same mixture. That keeps learning stable without slowly moving
 """
 
 import math
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import flax.linen as nn
 import jax
@@ -26,18 +26,16 @@ from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
-WITH_TARGETS = cfg.Needs("target networks, which crossq has not", lambda config: False)
-
 
 @cfg.config(policy_delay=3, critic_hidden_sizes=(256, 256))
-class CrossQConfig(off_policy_gradients.OffPolicyGradientConfig, sac.Temperature):
+class CrossQConfig(off_policy_gradients.ReplayedCriticsConfig, sac.Temperature):
     """Settings of CrossQ."""
 
     adam_b1: ClassVar[float] = 0.5
     renorm_warmup: cfg.NonNegativeCount = 100_000
     """Number of updates with plain batch normalisation, before it is corrected towards the running statistics."""
-    tau: Annotated[cfg.Fraction, WITH_TARGETS] = 0.005
-    """No effect: there are no target networks."""
+    huber_delta: cfg.Positive = 1e4
+    """Magnitude of the TD error above which the critics' loss is linear instead of quadratic."""
 
 
 def problems(config: CrossQConfig, env: Env | None) -> list[str]:
@@ -72,7 +70,7 @@ def make_learner(
     """Makes CrossQ's `Learner`; the parts are those of `sac.make_learner`, and networks have running statistics."""
     network = given_or_own(network, make_network(config, env), env.observation_space)
     policy = sac.squashed_policy(config, env, network)  # acts by running statistics
-    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=(), **parts)
+    agent = off_policy_gradients.make_agent(config, policy.acting, **parts)
 
     def actor_loss(params: dict[str, PyTree], critic: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         out, actor = by_batch(network.actor, params["actor"], batch.obs)

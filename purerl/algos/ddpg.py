@@ -149,7 +149,7 @@ def make_learner(
     policy = box_policy(config, env, network)
     family = off_policy_gradients.family_of(config)
     agent = off_policy_gradients.make_agent(
-        config, policy.acting, target_networks=("actor", "critic"), family=family, **parts
+        config, policy.acting, target_networks=("actor", "critic"), tau=config.tau, family=family, **parts
     )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:

@@ -83,7 +83,7 @@ def make_learner(
         exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
         sample=lambda actor, obs, noise: categorical.sample(logits(actor, obs), noise),
     )
-    agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), **parts)
+    agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), tau=config.tau, **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of each agent's policy, by the lowest of the critics, and its entropies, ``[N, M]``.

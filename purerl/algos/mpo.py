@@ -196,7 +196,9 @@ def make_learner(
     network = given_or_own(network, make_network(config, env), env.observation_space)
     in_box = isinstance(env.action_space, Box)
     actions = box_actions(config, env, network) if in_box else discrete_actions(env, network)
-    agent = off_policy_gradients.make_agent(config, actions.acting, target_networks=("actor", "critic"), **parts)
+    agent = off_policy_gradients.make_agent(
+        config, actions.acting, target_networks=("actor", "critic"), tau=config.tau, **parts
+    )
     learner_of_duals, names = duals.make(config, actions.bounded.names), actions.bounded.names
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:

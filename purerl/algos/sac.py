@@ -135,7 +135,9 @@ def make_learner(
     network = given_or_own(network, make_network(config, env), env.observation_space)
     policy = squashed_policy(config, env, network)
     family = off_policy_gradients.family_of(config)
-    agent = off_policy_gradients.make_agent(config, policy.acting, target_networks=("critic",), family=family, **parts)
+    agent = off_policy_gradients.make_agent(
+        config, policy.acting, target_networks=("critic",), tau=config.tau, family=family, **parts
+    )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         action, dropout = policy.executed(batch.action), batch.dropout.critic

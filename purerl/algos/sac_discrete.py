@@ -69,7 +69,7 @@ def make_learner(
         exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),
         sample=lambda actor, obs, noise: actions.action(categorical.sample(logits(actor, obs), noise)),
     )
-    agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), **parts)
+    agent = off_policy_gradients.make_agent(config, acting, target_networks=("critic",), tau=config.tau, **parts)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
         """Computes soft values of the policy, by the lowest of the critics, and its entropies, both ``[N]``."""

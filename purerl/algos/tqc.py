@@ -4,7 +4,7 @@ SAC whose critics learn quantiles of the return. Overestimation is kept in check
 atoms of all critics without the largest ones, instead of the whole of the most pessimistic critic.
 """
 
-from typing import Annotated, Unpack
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,9 @@ from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
-OF_VALUES = cfg.Needs("critics that learn values, as sac's", lambda config: False)
-
 
 @cfg.config(num_critics=5)
-class TQCConfig(off_policy_gradients.OffPolicyGradientConfig, sac.Temperature):
+class TQCConfig(off_policy_gradients.ReplayedCriticsConfig, sac.Temperature):
     """Settings of TQC."""
 
     num_quantiles: cfg.Count = 25
@@ -35,8 +33,8 @@ class TQCConfig(off_policy_gradients.OffPolicyGradientConfig, sac.Temperature):
     estimate less."""
     kappa: cfg.Positive = 1.0
     """Magnitude of the TD error above which the quantile loss is linear instead of quadratic."""
-    huber_delta: Annotated[cfg.Positive, OF_VALUES] = 1e4
-    """No effect: critics learn quantiles, whose threshold is kappa."""
+    tau: cfg.Fraction = 0.005
+    """Fraction by which target networks move towards the online networks at each of their updates."""
 
 
 def problems(config: TQCConfig, env: Env | None) -> list[str]:
@@ -69,7 +67,7 @@ def make_learner(
     network = given_or_own(network, make_network(config, env), env.observation_space)
     policy = sac.squashed_policy(config, env, network)
     agent = off_policy_gradients.make_agent(
-        config, policy.acting, target_networks=("critic",), family=make_family(config), **parts
+        config, policy.acting, target_networks=("critic",), tau=config.tau, family=make_family(config), **parts
     )
 
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:

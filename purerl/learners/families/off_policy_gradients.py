@@ -38,6 +38,7 @@ from purerl.types import (
     Outcome,
     PyTree,
     Sample,
+    Scalar,
     Situation,
     Trainer,
     Transition,
@@ -64,19 +65,15 @@ OF_QUANTILES = cfg.Needs("critic = 'quantile'", lambda config: config.critic == 
     max_grad_norm=40.0,
     activation="relu",
 )
-class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings.Adam):
-    """Settings of an actor with critics that learn from replay."""
+class ReplayedCriticsConfig(from_replay.ReplayConfig, settings.Torso, settings.Adam):
+    """Settings of an actor with critics that learn from replay, whatever their targets and losses."""
 
     n_step: cfg.Count = 1
     """Number of rewards that a target sums before it bootstraps."""
     num_critics: cfg.Count = 2
     """Number of critics; targets use their smallest value. 1 tends to overestimate."""
-    tau: cfg.Fraction = 0.005
-    """Fraction by which target networks move towards the online networks at each of their updates."""
     policy_delay: cfg.Count = 1
     """Number of critic updates for each update of the actor and of the target networks."""
-    huber_delta: cfg.Positive = 1e4
-    """Magnitude of the TD error above which the critics' loss is linear instead of quadratic."""
     learning_rate: cfg.Positive = 1e-3
     """Adam's learning rate for the critics at the start."""
     actor_learning_rate: cfg.Positive = 1e-3
@@ -100,6 +97,16 @@ class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings
     def critic_sizes(self) -> tuple[int, ...]:
         """Widths of the dense layers of each critic."""
         return self.critic_hidden_sizes or self.hidden_sizes
+
+
+@cfg.config
+class OffPolicyGradientConfig(ReplayedCriticsConfig):
+    """Settings of an actor with critics that learn values from replay, by slowly moving copies of the networks."""
+
+    tau: cfg.Fraction = 0.005
+    """Fraction by which target networks move towards the online networks at each of their updates."""
+    huber_delta: cfg.Positive = 1e4
+    """Magnitude of the TD error above which the critics' loss is linear instead of quadratic."""
 
 
 @cfg.config
@@ -223,7 +230,7 @@ ActorLoss = Callable[[dict[str, PyTree], PyTree, Batch], tuple[Array, Metrics]]
 """A function ``(params, critic, batch) -> (loss, metrics)``, where ``params`` are all parameters but the critic's."""
 
 
-def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
+def problems(config: ReplayedCriticsConfig, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions of a Box must be bounded.
@@ -263,7 +270,7 @@ def family_of(config: CriticKindConfig) -> Family | None:
 
 
 def networks_for_box(
-    config: OffPolicyGradientConfig,
+    config: ReplayedCriticsConfig,
     env: Env,
     outputs: int,
     family: Family | None = None,
@@ -318,17 +325,18 @@ class CriticParts(TypedDict, total=False):
 class CriticAgent(NamedTuple):
     """An actor and critics that learn from replay: what they see, how they act and how they are optimised.
 
-    ``target_networks`` names the parameters that have slowly moving copies. ``family`` is that of the distributions
-    which critics learn; None: they learn values.
+    ``target_networks`` names the parameters that have slowly moving copies, which follow by ``tau``. ``family`` is that
+    of the distributions which critics learn; None: they learn values.
     """
 
-    config: OffPolicyGradientConfig
+    config: ReplayedCriticsConfig
     acting: Acting
     normalizer: Normalizer
     critic_optimiser: optax.GradientTransformation
     actor_optimiser: optax.GradientTransformation
     td_loss: Callable[[Array, Any], Array]
     target_networks: tuple[str, ...]
+    tau: Scalar
     family: Family | None = None
 
     def batch(
@@ -424,7 +432,7 @@ class CriticAgent(NamedTuple):
         )
         actor = whole(actor, of_actor.pop(STATISTICS, before))
         newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.target_networks}
-        target_params = polyak(newest, state.target_params, self.config.tau)
+        target_params = polyak(newest, state.target_params, self.tau)
         waited = (state.waited + 1) % self.config.policy_delay
         if self.config.policy_delay > 1:
             actor, actor_opt_state, target_params = jax.tree.map(
@@ -519,9 +527,10 @@ class CriticAgent(NamedTuple):
 
 
 def make_agent(
-    config: OffPolicyGradientConfig,
+    config: ReplayedCriticsConfig,
     acting: Acting,
-    target_networks: tuple[str, ...],
+    target_networks: tuple[str, ...] = (),
+    tau: Scalar = 0.0,
     td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
     optimiser: optax.GradientTransformation | None = None,
     family: Family | None = None,
@@ -532,6 +541,7 @@ def make_agent(
         config: Settings of the algorithm.
         acting: How it acts.
         target_networks: Names of the parameters that have slowly moving copies.
+        tau: Fraction by which these move towards the parameters.
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
         family: The family of the distributions that critics learn; None: they learn values.
@@ -550,6 +560,7 @@ def make_agent(
         optimiser or gradients.make_optimiser(actor_config, period=config.policy_delay),
         td_loss,
         target_networks,
+        tau,
         family,
     )
 
@@ -591,6 +602,6 @@ def whole(moved: PyTree, params: PyTree) -> PyTree:
     return {name: x if name == STATISTICS else whole(moved[name], x) for name, x in params.items()}
 
 
-def make_trainer(config: OffPolicyGradientConfig, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: ReplayedCriticsConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps."""
     return from_replay.make_trainer(config, env, learner, view=replay.transitions(config.n_step, config.gamma))
