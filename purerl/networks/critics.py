@@ -40,8 +40,8 @@ class ActorAndCritics(NamedTuple):
 
         With the key ``dropout``, which is consumed, units are dropped in critics that have dropout; ``()``: none are.
         """
-        rngs = {} if isinstance(dropout, tuple) else {"dropout": dropout}
-        out: Any = self.critics.apply(params, obs, *action, rngs=rngs)
+        rngs = {} if isinstance(dropout, tuple) else {"rngs": {"dropout": dropout}}
+        out: Any = self.critics.apply(params, obs, *action, **rngs)
         return out
 
 
