@@ -234,6 +234,11 @@ KINDS = {
             for i, flat in enumerate(("one", "all", "zero"))
             for algo in (("ppo", "sac", "td3") if i == 0 else ("ppo",))
         ),
+        *(
+            Case(f"actions of {name}", "each is of its space", f"ppo hybrid:{name}", TEN)
+            for name in ("Ints", "Both", "Aimed")
+        ),
+        Case("actions of Both, sac", "one line", "sac hybrid:Both", refused("tuple actions; the algorithm needs Box")),
         Case(
             "channels first",
             "transposed, or refused with the way out",

@@ -9,6 +9,7 @@ from fleets import alone, drawn
 from purerl import envs
 from purerl.envs.union import union
 from purerl.errors import ConfigError
+from purerl.spaces import Box
 
 NAMES = "CartPole-v1", "Acrobot-v1", "Catch-bsuite"
 
@@ -94,3 +95,6 @@ def test_continuous_actions_are_stretched():
 def test_problems():
     with pytest.raises(ConfigError, match="^envs = CartPole-v1, Pendulum-v1: actions must be all Discrete or all Box$"):
         union([envs.make("CartPole-v1"), envs.make("Pendulum-v1")])
+    whole = envs.make("Pendulum-v1")._replace(action_space=Box(-2, 2, (1,), jnp.int32))
+    with pytest.raises(ConfigError, match="^env = 'Pendulum-v1': has Box actions of int32; must be floats$"):
+        union([whole, whole])

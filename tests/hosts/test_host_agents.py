@@ -3,9 +3,11 @@
 import host_envs
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from purerl.errors import ConfigError, HostError
-from purerl.hosts import making, opening, pettingzoo
+from purerl.hosts import making, moves, opening, pettingzoo
+from purerl.hosts.bundle import packed
 from purerl.hosts.rows import host_env
 from purerl.hosts.sound import InvalidData
 
@@ -46,6 +48,29 @@ def test_an_agent_that_is_cut_off_is_truncated_and_no_other():
         [turn.truncated[0] for turn in turns], [[False] * 3, [False] * 3, [False, True, False], [False] * 3]
     )
     assert turns[3].terminated.all()
+
+
+def test_each_agent_gets_its_own_tree_of_actions():
+    """Of several parts with a Box, which travel as one array of float64."""
+    given = []
+
+    class Hybrid(host_envs.Agents):
+        def action_space(self, agent):
+            return spaces.Tuple([spaces.Box(0, 9, (2,)), spaces.Discrete(3, start=1)])
+
+        def step(self, actions):
+            assert all(self.action_space(agent).contains(action) for agent, action in actions.items())
+            given.append({agent: (far.tolist(), int(number)) for agent, (far, number) in actions.items()})
+            return super().step({agent: number for agent, (_, number) in actions.items()})
+
+    env = host_env(pettingzoo.parallel("agents", Hybrid), [])
+    batch = env.batch(1)
+    batch.reset(np.arange(1))
+    far, number = np.float32([[[1, 2], [3, 4], [5, 6]]]), np.array([[1, 2, 3]])
+    turn = batch.step(packed([far, number], (1, 3)))
+    assert given == [{"a": ([1, 2], 1), "b": ([3, 4], 2), "c": ([5, 6], 3)}]
+    assert turn.reward.tolist() == [[1, 2, 3]]
+    batch.step(moves.random(env, np.random.default_rng(0), turn.obs))
 
 
 def test_agents_need_the_same_spaces():

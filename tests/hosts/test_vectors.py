@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode
 from host_envs import assert_same, looped, played
 
 from purerl.hosts import cartpole, making
+from purerl.hosts.bundle import packed
 from purerl.hosts.rows import host_env
 from purerl.hosts.vectors import vector
 
@@ -44,6 +45,28 @@ def test_masks_of_vectors_are_seen(mode):
         for row, copy in enumerate(copies):
             np.testing.assert_array_equal(turn.obs[2][row], copy.shown[-1]["x"])
             np.testing.assert_array_equal(turn.next_obs[2][row], copy.shown[-2 if began else -1]["x"])
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_vectors_take_trees_of_actions(mode):
+    """Each environment gets its part of each leaf; `Nested` asserts that it is of the space."""
+    spaces = host_envs.spaces
+    action_space = spaces.Dict({"side": spaces.Discrete(3), "far": spaces.Box(-1, 1, (2,), np.float64)})
+    copies = []
+
+    def make(num_envs, pictures):
+        copies[:] = [host_envs.Nested(spaces.Box(0, 1, (2,)), action_space, masked=True) for _ in range(num_envs)]
+        return host_envs.SyncVectorEnv([lambda env=env: env for env in copies], autoreset_mode=mode)
+
+    env = host_env(vector("hybrid", make), [])
+    assert env.legal == "action_mask" and list(env.action_space.spaces) == ["far", "side"]
+    batch = env.batch(2)
+    batch.reset(np.arange(2))
+    far, side = np.float32([[0.5, -1], [0.25, 1]]), np.array([2, 0])
+    batch.step(packed([far, side], (2,)))
+    for copy, one, other in zip(copies, far, side, strict=True):
+        np.testing.assert_array_equal(copy.given[0]["far"], one)
+        assert copy.given[0]["side"] == other
 
 
 @pytest.mark.parametrize("sutton_barto_reward", [False, True])

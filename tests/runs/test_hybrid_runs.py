@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from commands import run
+from commands import own_module, run
 
 import purerl
 from purerl import envs
@@ -97,3 +97,48 @@ def test_onnx_names_the_parts_of_an_action(tmp_path, monkeypatch):
     matches = (data.action["side"] > 0) == (data.obs[:, 0] > 0)
     missed = data.action["far"].clip(0, 4) - 2 - data.obs[:, 0]
     np.testing.assert_allclose(data.reward, matches - missed**2, rtol=1e-5, atol=1e-5)
+
+
+PAINTED = """
+import jax.numpy as jnp
+from purerl.envs.episodic import episodic, one_level
+from purerl.spaces import Box, Discrete
+
+
+def make():
+    def dynamics(now, action):
+        return now.at[action["row"]].add(action["colour"][0]), 0.0, False
+
+    return episodic(
+        "painted",
+        levels=one_level,
+        initial=lambda level: jnp.zeros((4, 4, 3)),
+        dynamics=dynamics,
+        observe=lambda now: jnp.clip(now, 0.0, 1.0),
+        time_limit=6,
+        observation_space=Box(0.0, 1.0, (4, 4, 3), jnp.float32),
+        action_space={"row": Discrete(4), "colour": Box(0.0, 1.0, (1,), jnp.float32)},
+    )
+"""
+
+
+@pytest.mark.rest
+def test_films_and_sweeps_of_trees_of_actions(tmp_path, monkeypatch):
+    small = [
+        "--num-envs",
+        "4",
+        "--num-steps",
+        "8",
+        "--hidden-sizes",
+        "8",
+        "--total-steps",
+        "128",
+        "--eval-episodes",
+        "2",
+    ]
+    with own_module(tmp_path, monkeypatch, "painted", PAINTED):
+        run("sweep", "a2c", "--env", "painted:make", *small, "--gamma", "0.9,0.99", "--out", "r")
+        run("render", "r", "--trust", "--out", "r.gif")
+        run("resume", "r", "--trust", "--total-steps", "256")
+        run("eval", "r", "--trust")
+    assert (tmp_path / "r.gif").stat().st_size > 0
