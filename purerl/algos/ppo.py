@@ -51,17 +51,18 @@ def with_adaptive_descent(config: PPOConfig, parts: AgentParts) -> AgentParts:
     """Returns ``parts`` with the optimiser whose step size follows ``adapt_learning_rate``, unless that is 0.
 
     Raises:
-        ConfigError: An optimiser is among ``parts``, which has a step size of its own.
+        ConfigError: An optimiser of the user's own is among ``parts``, which has a step size of its own.
     """
     if not config.adapt_learning_rate:
         return parts
-    if parts.get("optimiser") is not None:
+    given = parts.get("optimiser")
+    if given is not None and not isinstance(given, gradients.Named):
         raise ConfigError(
             f"adapt_learning_rate = {config.adapt_learning_rate}: must be 0 with an optimiser that is given, which has "
             "its own step size"
         )
     step = gradients.adaptive_descent(config.learning_rate, config.adapt_learning_rate)
-    return {**parts, "optimiser": gradients.make_optimiser(config, step=step)}
+    return {**parts, "optimiser": gradients.given_or_made(given, config, step=step)}
 
 
 class PPOParts(AgentParts, total=False):

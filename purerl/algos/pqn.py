@@ -79,10 +79,7 @@ def make_network(config: PQNConfig, env: Env) -> nn.Module:
 
 def make_optimiser(config: PQNConfig) -> gradients.Elementwise:
     """Makes RAdam with clipped gradients and a step size that falls linearly."""
-    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    return gradients.chain(
-        gradients.clip_by_norm(config.max_grad_norm), optax.scale_by_radam(), gradients.descent(schedule)
-    )
+    return gradients.make_optimiser(config, scale=optax.scale_by_radam())
 
 
 def make_learner(

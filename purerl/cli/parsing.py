@@ -284,7 +284,7 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
         paths += f", or {published.FILES[socket]}" if socket in published.FILES else ""
         help_text = f"Learned {name.replace('_', ' ')} to use: {paths}."
         if name in own:
-            of_optax = " or a name of optax, such as adamw" if name == own_parts.OPTIMISER else ""
+            of_optax = " or a name of optax, such as adam, adamw or muon" if name == own_parts.OPTIMISER else ""
             help_text += f" Or MODULE:NAME for your own, {own_parts.SIGNATURES[name]}{of_optax}."
         fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     for name in [name for name in own if name not in artefacts.options(algo)]:

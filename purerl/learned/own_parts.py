@@ -1,6 +1,6 @@
 """A user's own parts of an algorithm, named on the command line: network, losses, estimate, optimiser.
 
-A name is ``MODULE:NAME`` or ``FILE.py:NAME``; an optimiser may also be the name of one of optax, such as adamw.
+A name is ``MODULE:NAME`` or ``FILE.py:NAME``; an optimiser may also be the name of one of optax, such as adamw or muon.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from purerl import names
 from purerl.algos.algorithm import Algorithm, part_names
 from purerl.errors import ConfigError
 from purerl.learned import shipped
-from purerl.learners.parts import gradients
+from purerl.learners.parts import gradients, settings
 from purerl.learners.parts.given_parts import FORMS
 from purerl.types import Env
 
@@ -29,8 +29,6 @@ SIGNATURES = {
     },
 }
 """What a user's own part must be, by the name of the part."""
-ARGUMENTS_BESIDE_GRADIENTS = "lbfgs", "polyak_sgd"
-"""Optimisers of optax that need more than gradients."""
 
 
 def options(algorithm: Algorithm) -> list[str]:
@@ -53,7 +51,7 @@ def is_own(option: str, word: str) -> bool:
     learned = option not in (NETWORK, ESTIMATE)
     meanings = [f"the path {word}"] if learned and names.here(word).exists() else []
     meanings += [f"the function {word} of `purerl list learned`"] if learned and word in shipped.files() else []
-    of_user = [f"optax.{word}"] if option == OPTIMISER and _is_of_optax(word) else []
+    of_user = [f"optax.{word}"] if option == OPTIMISER and gradients.is_name(word) else []
     of_user += [f"the attribute {word}"] if ":" in word else []
     if len(meanings + of_user) > 1:
         raise ConfigError(f"{option} = {word!r}: is {' and also '.join(meanings + of_user)}; rename one of them")
@@ -93,7 +91,7 @@ def problems_of_file(algorithm: Algorithm, parts: Mapping[str, Any]) -> list[str
     wrong = [
         name
         for name, word in parts.items()
-        if not isinstance(word, str) or not (":" in word or (name == OPTIMISER and _is_of_optax(word)))
+        if not isinstance(word, str) or not (":" in word or (name == OPTIMISER and gradients.is_name(word)))
     ]
     return lines + [f"parts: {name!r}: must be MODULE:NAME" for name in wrong]
 
@@ -115,7 +113,7 @@ def made(parts: Mapping[str, str], config: Any, env: Env) -> dict[str, Any]:
 def _made(part: str, word: str, config: Any, env: Env) -> Any:
     """Returns what the algorithm takes for a part."""
     if part == OPTIMISER and ":" not in word:
-        return gradients.of_optax(config, getattr(optax, word))
+        return _named(config, word)
     value = names.imported(part, word)
     call = lambda *args: names.called(part, word, value, *args)
     if part in (OPTIMISER, ESTIMATE):
@@ -130,11 +128,8 @@ def _made(part: str, word: str, config: Any, env: Env) -> Any:
     return call(config, env) if part == NETWORK and inspect.isfunction(value) else value
 
 
-def _is_of_optax(word: str) -> bool:
-    """Returns whether optax has an optimiser of this name, which needs a step size and gradients alone."""
-    make = getattr(optax, word, None) if word.isidentifier() else None
-    if not inspect.isfunction(make) or word in ARGUMENTS_BESIDE_GRADIENTS:
-        return False
-    parameters = list(inspect.signature(make).parameters.values())
-    needed = [each.name for each in parameters[1:] if each.default is each.empty]
-    return bool(parameters) and parameters[0].name == "learning_rate" and not needed
+def _named(config: Any, word: str) -> optax.GradientTransformation:
+    """Makes the optimiser of optax that a word names."""
+    if not isinstance(config, settings.Adam):
+        raise ConfigError(f"{OPTIMISER} = {word!r}: must be MODULE:NAME, as this algorithm does not step as Adam")
+    return gradients.named(config, word)

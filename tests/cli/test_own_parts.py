@@ -194,7 +194,7 @@ def test_an_optimiser_of_optax_has_the_clip_and_the_schedule_of_the_algorithm():
 
 
 def test_optimisers_of_optax_that_need_more_than_gradients_are_none():
-    names = {name for name in dir(optax) if own_parts._is_of_optax(name)}
+    names = {name for name in dir(optax) if gradients.is_name(name)}
     assert {"adam", "adamw", "sgd", "rmsprop", "lion"} <= names and not {
         "lbfgs",
         "polyak_sgd",

@@ -543,7 +543,8 @@ def make_agent(
         target_networks: Names of the parameters that have slowly moving copies.
         tau: Fraction by which these move towards the parameters.
         td_loss: ``td_loss(error, config)``, elementwise.
-        optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
+        optimiser: Moves the critics and, with a state of its own, the actor; None: Adam. Adam and those of optax by
+            name (`gradients.named`) have a step size for each.
         family: The family of the distributions that critics learn; None: they learn values.
 
     Raises:
@@ -557,7 +558,7 @@ def make_agent(
         acting,
         normalize.running() if config.normalize_obs else normalize.identity(),
         optimiser or gradients.make_optimiser(config),
-        optimiser or gradients.make_optimiser(actor_config, period=config.policy_delay),
+        gradients.given_or_made(optimiser, actor_config, period=config.policy_delay),
         td_loss,
         target_networks,
         tau,

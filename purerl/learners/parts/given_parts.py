@@ -9,6 +9,7 @@ import optax
 
 from purerl.errors import RAISED, ConfigError, one_line
 from purerl.formulas.returns import Columns
+from purerl.learners.parts import gradients
 from purerl.learners.parts.time_aware import Timed
 from purerl.loops.settings import Loop
 
@@ -69,6 +70,10 @@ def check(config: Loop, parts: dict[str, Any]) -> None:
     optimiser = parts.get("optimiser")
     if optimiser is not None and not isinstance(optimiser, optax.GradientTransformation):
         lines.append(f"optimiser: is {type(optimiser).__name__}; must be an optax.GradientTransformation")
+    decay = getattr(config, "weight_decay", 0)
+    ours = optimiser is None or isinstance(optimiser, gradients.Named | gradients.ElementwiseDecaying | Timed)
+    if not ours and decay:
+        lines.append(f"weight_decay = {decay}: has no effect with an optimiser that is given")
     if lines:
         raise ConfigError("\n".join(lines))
 

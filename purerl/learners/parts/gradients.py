@@ -1,6 +1,7 @@
 """Gradient steps: one alone, and epochs of them over minibatches; and the optimisers that take them."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
+from optax import contrib
 
 from purerl import backend, counters, draw, shards, trees
 from purerl.counters import Count
 from purerl.formulas import schedules
+from purerl.learners.parts import kernels
 from purerl.learners.parts.settings import Adam
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
@@ -186,6 +189,8 @@ def _step(
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     if divergence:
         extra["divergence"] = shards.mean(divergence(aux))
+    if isinstance(optimiser, ElementwiseDecaying):
+        extra["kernels"] = join(optimiser, kernels.mask(split(joined)))[0]
     grads = shards.mean(join(optimiser, grads)[0])
     updates, opt_state = optimiser.update(grads, opt_state, joined, **extra)
     return (optax.apply_updates(joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
@@ -198,13 +203,24 @@ class Elementwise(optax.GradientTransformation):
     """
 
 
+class ElementwiseDecaying(Elementwise):
+    """An `Elementwise` with weight decay: ``update`` takes ``kernels``, 1 for each number of a kernel and else 0."""
+
+
+class Named(optax.GradientTransformation):
+    """An optimiser of optax in the form of `named`, which `given_or_made` makes again with other settings."""
+
+    name: str
+
+
 def make_optimiser(
     config: Adam,
     *change: optax.GradientTransformation,
     period: int = 1,
     step: optax.GradientTransformation | None = None,
+    scale: optax.GradientTransformation | None = None,
 ) -> Elementwise:
-    """Makes Adam with clipped gradients and a linearly decaying step size.
+    """Makes Adam with clipped gradients, a linearly decaying step size and decoupled weight decay.
 
     Args:
         config: Settings.
@@ -212,29 +228,113 @@ def make_optimiser(
             number.
         period: The optimiser takes a step at every ``period``-th of the config's updates.
         step: Multiplies the direction by minus the step size; None: a `descent` with that of ``config``.
+        scale: Gives the direction in place of Adam; it does the same to every number.
     """
-    direction = optax.scale_by_adam(config.adam_b1, eps=config.adam_epsilon)
-    adam = direction, *change, step or _decaying_descent(config, period)
-    return chain(clip_by_norm(config.max_grad_norm), *adam)
+    scale = scale or optax.scale_by_adam(config.adam_b1, eps=config.adam_epsilon)
+    steps = clip_by_norm(config.max_grad_norm), scale, *change, _last(config, period, step)
+    return ElementwiseDecaying(*optax.chain(*steps)) if config.weight_decay else chain(*steps)
 
 
-def _decaying_descent(config: Adam, period: int = 1) -> optax.GradientTransformation:
-    """Makes the `descent` whose step size falls linearly, as ``config`` says; see `make_optimiser`."""
-    num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
-    return descent(schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates))
+def named(config: Adam, name: str, *, period: int = 1, step: optax.GradientTransformation | None = None) -> Named:
+    """Makes an optimiser of optax with clipped gradients, and the step size and weight decay of ``config``.
+
+    ``muon`` is `optax.contrib.muon` (Jordan 2024, kellerjordan.github.io/posts/muon): `kernels.matrices` by Muon,
+    everything else by Adam. Its steps are as long as Adam's (Liu et al. 2025, arXiv 2502.16982, section 2.2), so that
+    it takes Adam's step sizes. Where an optimiser has a weight decay of its own, as adamw, that of ``config`` takes its
+    place unless it is 0.
+
+    Args:
+        config: Settings.
+        name: A name that `is_name` knows.
+        period: That of `make_optimiser`.
+        step: That of `make_optimiser`.
+    """
+    make: Callable[..., optax.GradientTransformation] = MUON if name == "muon" else getattr(optax, name)
+    if config.weight_decay and "weight_decay" in inspect.signature(make).parameters:
+        make = functools.partial(make, weight_decay=0.0)
+    made = Named(*of_optax(config, make, period=period, step=step))
+    made.name = name
+    return made
 
 
-def of_optax(config: Adam, make: Callable[..., optax.GradientTransformation]) -> optax.GradientTransformation:
-    """Makes an optimiser of optax with clipped gradients and the linearly decaying step size of ``config``.
+MUON = functools.partial(contrib.muon, consistent_rms=0.2, muon_weight_dimension_numbers=kernels.matrices)
+"""Muon, of steps as long as Adam's."""
+BESIDE_GRADIENTS = "lbfgs", "polyak_sgd"
+"""Optimisers of optax that need more than gradients."""
+
+
+def is_name(word: str) -> bool:
+    """Returns whether `named` makes an optimiser of this name, which needs a step size and gradients alone."""
+    make = getattr(optax, word, None) if word.isidentifier() else None
+    if not inspect.isfunction(make) or word in BESIDE_GRADIENTS:
+        return word == "muon"
+    parameters = list(inspect.signature(make).parameters.values())
+    needed = [each.name for each in parameters[1:] if each.default is each.empty]
+    return bool(parameters) and parameters[0].name == "learning_rate" and not needed
+
+
+def given_or_made(
+    given: optax.GradientTransformation | None,
+    config: Adam,
+    *,
+    period: int = 1,
+    step: optax.GradientTransformation | None = None,
+) -> optax.GradientTransformation:
+    """Returns a ``given`` optimiser, or `make_optimiser`; one that is `Named` is made again with these settings."""
+    if isinstance(given, Named):
+        return named(config, given.name, period=period, step=step)
+    return given or make_optimiser(config, period=period, step=step)
+
+
+def of_optax(
+    config: Adam,
+    make: Callable[..., optax.GradientTransformation],
+    *,
+    period: int = 1,
+    step: optax.GradientTransformation | None = None,
+) -> optax.GradientTransformation:
+    """Makes an optimiser of optax with clipped gradients, and the step size and weight decay of ``config``.
 
     Args:
         config: Settings.
         make: A function ``make(learning_rate)`` of optax. The step size, which may be traced, is applied after it.
+        period: That of `make_optimiser`.
+        step: That of `make_optimiser`.
     """
-    num_updates = jnp.maximum(jnp.float32(config.total_updates), 1.0)
-    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
-    along = descent(lambda updates: -schedule(updates))  # what ``make`` returns descends already
+    back = lambda direction, params, extra: jax.tree.map(jnp.negative, direction)  # what ``make`` returns descends
+    along = _after(back, _last(config, period, step))
     return optax.chain(clip_by_norm(config.max_grad_norm), make(1.0), along)
+
+
+def _last(config: Adam, period: int, step: optax.GradientTransformation | None) -> optax.GradientTransformation:
+    """Makes the last part of an optimiser, which decays kernels and then applies the step size (`make_optimiser`).
+
+    Its state is that of the part that applies the step size.
+    """
+    if step is None:
+        num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
+        step = descent(schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates))
+    if not config.weight_decay:
+        return step
+
+    def decay(direction: PyTree, params: PyTree, extra: dict[str, Any]) -> PyTree:
+        """Adds the decay of the kernels (Loshchilov & Hutter 2019, arXiv 1711.05101, algorithm 2)."""
+        which = extra["kernels"] if "kernels" in extra else kernels.mask(params)
+        return jax.tree.map(lambda d, x, kernel: d + config.weight_decay * kernel * x, direction, params, which)
+
+    return _after(decay, step)
+
+
+def _after(
+    change: Callable[[PyTree, PyTree, dict[str, Any]], PyTree], step: optax.GradientTransformation
+) -> optax.GradientTransformationExtraArgs:
+    """Makes ``step`` of the direction ``change(direction, params, extra)``; the state is that of ``step``."""
+    step = optax.with_extra_args_support(step)
+
+    def update(direction, state, params=None, **extra):
+        return step.update(change(direction, params, extra), state, params, **extra)
+
+    return optax.GradientTransformationExtraArgs(step.init, update)
 
 
 class Observant(optax.GradientTransformationExtraArgs):

@@ -77,6 +77,9 @@ class Adam(StepSize):
     heading: ClassVar[str] = "optimiser"
     max_grad_norm: cfg.Positive = 0.5
     """Upper clip of the global norm of gradients."""
+    weight_decay: cfg.Limit = 0
+    """Decoupled weight decay, as in AdamW: a step also takes this times the step size off each kernel. Biases, scales
+    of norms and free parameters, such as standard deviations and temperatures, do not decay. 0: none."""
 
 
 @cfg.config
