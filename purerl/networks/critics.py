@@ -40,7 +40,7 @@ class ActorAndCritics(NamedTuple):
 
         With the key ``dropout``, which is consumed, units are dropped in critics that have dropout; ``()``: none are.
         """
-        rngs = {} if isinstance(dropout, tuple) else {"rngs": {"dropout": dropout}}
+        rngs: dict[str, Any] = {} if isinstance(dropout, tuple) else {"rngs": {"dropout": dropout}}
         out: Any = self.critics.apply(params, obs, *action, **rngs)
         return out
 
