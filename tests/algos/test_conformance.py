@@ -213,13 +213,8 @@ REPLAY = {
 }
 SEQUENCES = {**REPLAY, "memory_size": 8, "burn_in": 2, "unroll": 6, "period": 4, "importance_exponent_end": 1.0}
 PRIORITIES = "priority_exponent", "importance_exponent", "importance_exponent_end"
-CONTINUOUS = {
-    **FROM_REPLAY,
-    "tau": 0.2,
-    "actor_learning_rate": 1e-2,
-    "learning_rate_decay": 1.0,
-    "huber_delta": 1.0,
-}
+CRITICS = {**FROM_REPLAY, "actor_learning_rate": 1e-2, "learning_rate_decay": 1.0}
+CONTINUOUS = {**CRITICS, "tau": 0.2, "huber_delta": 1.0}
 FAMILY = {
     **REPLAY,
     "memory_size": 8,
@@ -395,7 +390,8 @@ ROWS = {
     "tqc": Row(
         tqc.tqc,
         tqc.TQCConfig(
-            **CONTINUOUS | {"huber_delta": 1e4},
+            **CRITICS,
+            tau=0.2,
             num_critics=2,
             num_quantiles=8,
             dropped_quantiles=1,
@@ -413,7 +409,8 @@ ROWS = {
     "crossq": Row(
         crossq.crossq,
         crossq.CrossQConfig(
-            **{name: value for name, value in CONTINUOUS.items() if name != "tau"},
+            **CRITICS,
+            huber_delta=1.0,
             critic_hidden_sizes=(32,),
             policy_delay=2,
             renorm_warmup=200,

@@ -60,8 +60,9 @@ OF_BOXES = {
     "hybrid": "has tuple actions; the algorithm needs Box",
 }
 """What those say that need actions in a bounded Box."""
-OF_BOTH = {**OF_BOXES, **dict.fromkeys(("number", "one", "numbers")), "tree": OF_GRADIENTS["tree"]}
-OF_BOTH["too many"] = ACTIONS["too many"][1]
+OF_BOTH = {**OF_BOXES, **dict.fromkeys(("number", "one", "numbers")), "too many": ACTIONS["too many"][1]}
+OF_BOTH |= dict.fromkeys(("tree", "endless part"), "has dict actions; the algorithm needs Discrete or MultiDiscrete")
+OF_BOTH["hybrid"] = "has tuple actions; the algorithm needs Discrete or MultiDiscrete or Box"
 """What those say that act in a bounded Box, or with every combination of numbers."""
 OF_TEAMS = {
     **dict.fromkeys(("numbers", "too many"), "has MultiDiscrete actions; the algorithm needs Discrete"),
@@ -71,9 +72,17 @@ OF_TEAMS = {
     "hybrid": "has tuple actions; the algorithm needs Discrete",
 }
 """What those say whose agents choose one of their actions each."""
-GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce", "v-mpo"
+OF_ARRAYS = {
+    **OF_GRADIENTS,
+    "whole": "has Box actions of int32; must be floats",
+    "tree": "has dict actions; the algorithm needs Discrete or MultiDiscrete or Box",
+    "hybrid": "has tuple actions; the algorithm needs Discrete or MultiDiscrete or Box",
+}
+"""What those of policy gradients say that act in one array."""
+GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"
+ARRAYS = ("v-mpo",)
 TEAMS = "iql", "masac", "qmix", "vdn"
-BOXES = "ddpg", "sac", "td3"
+BOXES = "crossq", "ddpg", "sac", "td3", "tqc"
 BOTH = ("mpo",)
 
 
@@ -90,7 +99,7 @@ def test_every_pair_of_spaces(algo):
     algorithm = ALGORITHMS[algo]
     config = algorithm.Config(hidden_sizes=(4,))
     for name, (actions, line) in ACTIONS.items():
-        others = {GRADIENTS: OF_GRADIENTS, BOXES: OF_BOXES, BOTH: OF_BOTH, TEAMS: OF_TEAMS}
+        others = {GRADIENTS: OF_GRADIENTS, ARRAYS: OF_ARRAYS, BOXES: OF_BOXES, BOTH: OF_BOTH, TEAMS: OF_TEAMS}
         line = next((expected for family, expected in others.items() if algo in family), {}).get(name, line)
         for observations in OBSERVATIONS.values():
             env = fake(observations, actions)

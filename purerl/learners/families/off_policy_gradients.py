@@ -485,15 +485,6 @@ class CriticAgent(NamedTuple):
             )
             return begin(state)
 
-        def observe(state: OffPolicyGradientState, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
-            """Resets the networks where it is due, once an iteration; ``key`` is that of a shard."""
-
-            def anew(state: OffPolicyGradientState) -> OffPolicyGradientState:
-                key_networks = jax.random.fold_in(jax.random.key(state.resets.seed), state.resets.number)
-                return begun_anew(state, init(key_networks, trees.take(trajectory.obs, 0)))
-
-            return jax.lax.cond(state.resets.since >= reset_every, anew, lambda state: state, state), {}
-
         def behaviour(state: OffPolicyGradientState) -> OffPolicyGradientBehaviour:
             policy = OffPolicyGradientPolicy(state.params["actor"], state.obs_moments)
             return OffPolicyGradientBehaviour(policy, counters.reached(state.updates, 1))
@@ -521,7 +512,7 @@ class CriticAgent(NamedTuple):
             policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
             exploit=exploit,
             update=update,
-            observe=observe if reset_every else unmoved,
+            observe=resetting(reset_every, init) if reset_every else unmoved,
             sample=sample if draw else None,
         )
 
@@ -569,6 +560,26 @@ def make_agent(
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
     """Returns the parameters that the actor's loss moves."""
     return {name: x for name, x in params.items() if name != "critic"}
+
+
+def resetting(
+    reset_every: int, init: Callable[[Key, PyTree], Any]
+) -> Callable[[Any, Transition, Key], tuple[Any, Metrics]]:
+    """Makes a `Learner.observe` that lets networks begin anew (`begun_anew`) where it is due, once an iteration.
+
+    Args:
+        reset_every: Number of updates from one time to the next.
+        init: That of the learner.
+    """
+
+    def observe(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
+        def anew(state: Any) -> Any:
+            key_networks = jax.random.fold_in(jax.random.key(state.resets.seed), state.resets.number)
+            return begun_anew(state, init(key_networks, trees.take(trajectory.obs, 0)))
+
+        return jax.lax.cond(state.resets.since >= reset_every, anew, lambda state: state, state), {}
+
+    return observe
 
 
 def begun_anew(state: OffPolicyGradientState, fresh: OffPolicyGradientState) -> OffPolicyGradientState:
