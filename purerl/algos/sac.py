@@ -213,6 +213,7 @@ FAST_GPU = {
     "policy_delay": 4,
     "learning_rate": 3e-4,
     "actor_learning_rate": 3e-4,
+    "weight_decay": 1e-3,
     "initial_temperature": 1e-3,
     "target_entropy": 0.0,
     "critic": "categorical",

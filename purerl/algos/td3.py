@@ -79,6 +79,7 @@ FAST_GPU = {
     "tau": 0.19,
     "learning_rate": 3e-4,
     "actor_learning_rate": 3e-4,
+    "weight_decay": 0.1,
     "noise_deviation": 0.001,
     "noise_deviation_max": 0.4,
     "target_noise": 0.001,

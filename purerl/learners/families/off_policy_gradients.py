@@ -473,7 +473,7 @@ class CriticAgent(NamedTuple):
             zero = jnp.zeros((), jnp.int32)
             resets = Resets(jax.random.bits(jax.random.fold_in(key, RESETTING)), zero, zero) if reset_every else ()
             params = init_params(key, obs)
-            state = OffPolicyGradientState(
+            first = OffPolicyGradientState(
                 params,
                 {name: params[name] for name in self.target_networks},
                 gradients.init_optimiser(self.critic_optimiser, optimised(params["critic"])),
@@ -483,7 +483,7 @@ class CriticAgent(NamedTuple):
                 zero,
                 resets,
             )
-            return begin(state)
+            return begin(first)
 
         def behaviour(state: OffPolicyGradientState) -> OffPolicyGradientBehaviour:
             policy = OffPolicyGradientPolicy(state.params["actor"], state.obs_moments)
@@ -492,9 +492,7 @@ class CriticAgent(NamedTuple):
         def explore(behaviour: OffPolicyGradientBehaviour, here: Situation, noise: PyTree):
             policy, updated = behaviour
             obs = normalizer.apply(policy.obs_moments, here.obs)
-            if acting.explore is None:
-                return draw(policy.params, obs, noise), here.carry, ()
-            return *acting.explore(policy.params, updated, obs, here.carry, noise), ()
+            return *cast(Any, acting.explore)(policy.params, updated, obs, here.carry, noise), ()
 
         def exploit(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
             return acting.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
@@ -543,6 +541,9 @@ def make_agent(
     """
     if family and td_loss is not td_errors.huber_loss:
         raise ConfigError("td_loss: is of errors of values; critics that learn distributions have a loss of their own")
+    if acting.explore is None:
+        draw = cast(Any, acting.sample)
+        acting = acting._replace(explore=lambda actor, updated, obs, carry, noise: (draw(actor, obs, noise), carry))
     actor_config = dataclasses.replace(config, learning_rate=config.actor_learning_rate)
     return CriticAgent(
         config,

@@ -25,8 +25,6 @@ COMPARED = {
     "alive_per_seed": list,
 }
 """The entries that a comparison reads from a summary, and their types."""
-SAMPLED = "sampled"
-"""The entry of a summary, and of a row, whose returns are of sampled actions (`evaluation.SAMPLED`)."""
 TREES = 100
 """The number of trees of a random forest."""
 EPISODES = 100
@@ -159,7 +157,7 @@ def _told(by: str, rows: list[dict[str, Any]]) -> str:
     """Returns in what the numbers that are compared differ; empty if they are of the same kind."""
     if by == "mean" and len({row["env_steps"] for row in rows}) > 1:
         return "the trainings have different lengths; each mean return is over its own"
-    drawn = sum(SAMPLED in row for row in rows)
+    drawn = sum("sampled" in row for row in rows)
     if 0 < drawn < len(rows):
         return f"{drawn} of {len(rows)} returns are of sampled actions, the others of the most likely ones"
     return ""
@@ -230,10 +228,10 @@ def _frames(directory: Path, summary: dict[str, Any], count: int) -> list[int]:
 
 
 def _facts(summary: dict[str, Any], agents: int, measured: Measure) -> dict[str, Any]:
-    """Returns what a row tells about a run."""
-    sampled = measured.of_training is None and summary.get(SAMPLED) is True
+    """Returns what a row tells about a run, also whether what is measured is a return of sampled actions."""
+    sampled = measured.of_training is None and summary.get("sampled") is True
     facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
-    return {**facts, "agents": agents, **({SAMPLED: True} if sampled else {})}
+    return {**facts, "agents": agents, **(evaluation.SAMPLED if sampled else {})}
 
 
 def _scores(directory: Path, summary: dict[str, Any], measured: Measure) -> np.ndarray:
