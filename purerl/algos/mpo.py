@@ -28,7 +28,7 @@ from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
-@cfg.config
+@cfg.config(tau=0.02)
 class MPOConfig(duals.DualSettings, off_policy_gradients.OffPolicyGradientConfig):
     """Settings of MPO."""
 
@@ -232,6 +232,7 @@ def make_learner(
 MUJOCO = {
     **ddpg.MUJOCO,
     "n_step": 5,
+    "tau": 0.01,
     "num_critics": 1,
     "learning_rate": 1e-4,
     "actor_learning_rate": 1e-4,
