@@ -68,7 +68,7 @@ def gathered(tree: Any) -> Any:
     """Returns the rows ``[S * N, ...]`` of all shards for leaves ``[N, ...]``; `part` takes a shard's own out again."""
     if count() == 1:
         return tree
-    return jax.tree.map(lambda x: jax.lax.all_gather(x, AXIS, tiled=True), tree)
+    return jax.tree.map(lambda x: jax.lax.all_gather(x, AXIS).reshape(-1, *x.shape[1:]), tree)
 
 
 def part(tree: Any) -> Any:

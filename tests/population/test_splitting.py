@@ -44,10 +44,11 @@ CASES = {
             "normalize_reward": True,
         },
     ),
+    "v-mpo": ("v-mpo", "CartPole-v1", PPO),
     "prioritised dqn": ("dqn", "CartPole-v1", {**REPLAY, "prioritised": True, "epsilon_ladder": 3.0}),
     "dqn": ("dqn", "CartPole-v1", REPLAY),
 }
-ITERATIONS = {"ppo": 3, "recurrent ppo with moments": 3, "prioritised dqn": 3}
+ITERATIONS = {"ppo": 3, "v-mpo": 3, "recurrent ppo with moments": 3, "prioritised dqn": 3}
 """So many have at least ten updates."""
 
 
@@ -124,7 +125,7 @@ def compare(result, expected):
 
 
 @pytest.mark.rest
-@pytest.mark.weekly("moments", "dqn")
+@pytest.mark.weekly("moments", "dqn", "v-mpo")
 def test_as_lanes_of_one_device(case):
     compare(case.run(2), case.expected)
 
