@@ -117,6 +117,6 @@ def make(config: Any, names: Sequence[str]) -> DualLearner:
         config: `DualSettings` and `settings.Adam`.
         names: The names of the bounds of the M-step.
     """
-    own = dataclasses.replace(config, learning_rate=config.dual_learning_rate)
+    own = dataclasses.replace(config, learning_rate=config.dual_learning_rate, weight_decay=0.0)
     bounds = jnp.stack([jnp.asarray(getattr(config, name), jnp.float32) for name in names])
     return DualLearner(config, names, bounds, gradients.make_optimiser(own))
