@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl import shards, trees
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.algorithm import Algorithm, rows_and_state
 from purerl.algos.ppo_presets import USUAL
 from purerl.curricula import on_policy
 from purerl.formulas import divergences, losses, returns
@@ -179,4 +179,5 @@ v_mpo = Algorithm(
     on_policy.make_trainer,
     sockets=("optimiser",),
     presets={"memory": USUAL["memory"], "continuous": CONTINUOUS, "brax": BRAX},
+    view=rows_and_state,
 )

@@ -11,7 +11,7 @@ import optax
 import pytest
 from compiling import at_random
 
-from purerl import a2c, appo, dpo, dqn, envs, impala, mappo, ppo, reinforce, spaces
+from purerl import a2c, appo, dpo, dqn, envs, impala, mappo, ppo, reinforce, spaces, v_mpo
 from purerl.envs import check_env
 from purerl.errors import ConfigError
 from purerl.exports import exporting
@@ -149,7 +149,7 @@ def windy():
     return names["windy"]()
 
 
-@pytest.mark.parametrize("algo", [ppo, a2c, impala, reinforce, appo, dpo])
+@pytest.mark.parametrize("algo", [ppo, a2c, impala, reinforce, appo, dpo, v_mpo])
 def test_the_actor_reads_its_own_and_the_critic_the_state(windy, algo):
     """A change of either part changes the results of one half alone. Both parts are normalised."""
     config = algo.Config(hidden_sizes=(4,), normalize_obs=True)
