@@ -4,6 +4,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -200,6 +201,28 @@ def test_whoever_plays_gives_what_the_policy_sees(windy, memory):
     expected = jax.jit(learner.exploit)(policy, Situation(obs, learner.init_carry(20)), jax.random.key(0))[0]
     np.testing.assert_array_equal(made.act(obs["own"], *jax.tree.leaves(learner.init_carry(20)))[0], expected)
     assert len(np.unique(expected)) == 2
+
+
+class Everything(nn.Module):
+    """A network whose policy reads what is for critics."""
+
+    @nn.compact
+    def __call__(self, obs):
+        x = jnp.concatenate([obs["own"], obs["state"]], axis=-1)
+        return nn.Dense(2)(x), nn.Dense(1)(x)[..., 0]
+
+
+def test_a_given_network_is_exported_with_all_that_it_reads(windy):
+    """Nothing is filled up with zeros, which would change the actions."""
+    config = ppo.Config()
+    learner, env = ppo.make_learner(config, windy, network=Everything()), ppo.view(config, windy)
+    rng = np.random.default_rng(0)
+    obs = {part: jnp.asarray(rng.normal(size=(20, size)), jnp.float32) for part, size in (("own", 1), ("state", 2))}
+    policy = learner.policy(learner.init(jax.random.key(0), obs))
+    made = exporting.acting(learner, policy, env.observation_space, {})
+    expected = jax.jit(learner.exploit)(policy, Situation(obs, ()), jax.random.key(0))[0]
+    assert len(made.obs) == 2 and len(np.unique(expected)) == 2
+    np.testing.assert_array_equal(made.act(obs["own"], obs["state"])[0], expected)
 
 
 def test_others_learn_from_what_the_policy_sees(windy):

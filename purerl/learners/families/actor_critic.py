@@ -152,7 +152,7 @@ class Agent(NamedTuple):
 
     - ``acting(obs)``: where an action counts; None: everywhere.
     - ``may_leave``: whether agents may end before the others of their environment.
-    - ``own``: that of `Learner`.
+    - ``own``: that of `Learner`; None with a network that is given, whose policy may read all.
     """
 
     config: ActorCriticConfig
@@ -404,7 +404,7 @@ def make_agent(
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
         env.acting,
         seats.apart(env),
-        agents.OWN if agents.critic_sees_more(env) else None,
+        agents.OWN if agents.critic_sees_more(env) and network is None else None,
     )
 
 
