@@ -80,6 +80,13 @@ def test_ends_of_ranges_in_float32():
         (ppo, {"memory": "gru", "memory_size": 8, "sequence_length": 8}, []),
         (ppo, {"memory": "gru", "memory_window": 8}, ["memory_window = 8: has no effect without memory = 'gtrxl'"]),
         (impala, {"max_lag": 2}, ["max_lag = 2: has no effect without a lag"]),
+        (
+            ppo,
+            {"adapt_learning_rate": 0.01, "num_epochs": 1, "num_minibatches": 1},
+            ["adapt_learning_rate = 0.01: has no effect without more than one gradient step"],
+        ),
+        (ppo, {"adapt_learning_rate": 0.01, "num_epochs": 1, "num_minibatches": 2}, []),
+        (ppo, {"adapt_learning_rate": 0.01, "num_epochs": 1, "num_minibatches": 1, "lag": 1.0, "max_lag": 1}, []),
         (impala, {"max_lag": 2, "lag": 1.0}, []),
         (dqn, {"priority_exponent": 0.5}, ["priority_exponent = 0.5: has no effect without prioritised"]),
         (dqn, {"priority_exponent": 0.5, "prioritised": True}, []),

@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347)."""
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import jax.numpy as jnp
 
@@ -24,6 +24,12 @@ from purerl.learners.families.actor_critic import (
 from purerl.learners.parts import checks, gradients, settings
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Updated
 
+WITH_MORE_STEPS = cfg.Needs(
+    "more than one gradient step on the same experience: num_epochs, num_minibatches or max_uses above 1, or a lag",
+    lambda config: config.num_epochs * config.num_minibatches * config.max_uses > 1 or config.lag != 0,
+)
+"""The first gradient step measures no divergence, since its ratios are 1."""
+
 
 @cfg.config
 class PPOConfig(settings.SequenceMinibatches, ActorCriticConfig):
@@ -36,7 +42,7 @@ class PPOConfig(settings.SequenceMinibatches, ActorCriticConfig):
     target_kl: cfg.Limit = 0
     """Upper bound of a minibatch's approximate KL divergence from the policy that acted. Above it an iteration skips
     that minibatch's gradient step and all later ones. 0: no bound."""
-    adapt_learning_rate: cfg.Limit = 0
+    adapt_learning_rate: Annotated[cfg.Limit, WITH_MORE_STEPS] = 0
     """KL divergence from the policy that acted which the learning rate aims at, in place of its decay: before the
     gradient step of each minibatch it is divided by 1.5 if approximate_kl is above twice the target, and multiplied by
     1.5 if it is below half of it, within 1e-5 and 1e-2. 0: off."""
