@@ -276,7 +276,8 @@ def print_ranking(ranking: dict[str, Any]) -> None:
     many = len(rows[0]["returns"]) >= aggregates.LEAST
     digits = words.digits(*(x for row in rows for x in row["returns"]))
     stopped = len({row.get("env_steps") for row in rows}) > 1
-    results = "return, IQM" if many else "return of each seed", "worst seed", "died"
+    score = "return, IQM" if many else "return of each seed"
+    results = f"{sampled(ranking)}{score}", "worst seed", "died"
     headings = [escape(name if len(name) < LONG else name.replace("_", "_\n")) for name in names]
     table = Table("rank", "agents", *headings, *(["frames"] if stopped else []), *results)
     for place, row in enumerate(rows, start=1):

@@ -125,10 +125,11 @@ def test_tables_fit_80_columns(capsys):
     row |= {"fitness_iqm": wide, "baseline_iqm": wide, "iqm_difference": wide, "without": 200, "baseline_without": 3}
     print_report({"rows": [{**row, "at_edge": True}], "seeds": 1_000_000})
     place = {"config": 0, "learning_rate": 1e-5, "gae_lambda": 0.95, **wide, "returns": [-12345.6] * 8}
-    print_ranking({"swept": {"learning_rate": [], "gae_lambda": []}, "ranked": [place] * 3})
+    print_ranking({"swept": {"learning_rate": [], "gae_lambda": []}, "ranked": [place] * 3, "sampled": True})
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     assert sum("runs/a-long" in line and "name-7" in line for line in lines) == 2
+    assert any("sampled" in line for line in lines)
 
 
 def test_what_goes_on_is_told_where_no_report_comes_and_ever_less_often(capsys, monkeypatch):

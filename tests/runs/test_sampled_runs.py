@@ -77,6 +77,13 @@ def test_whatever_shows_them_says_so(runs, capsys, tmp_path):
 
 
 @pytest.mark.rest
+def test_a_ranking_says_so(tmp_path, capsys):
+    run("sweep", *A2C[1:], "--learning-rate", "0.001,0.01", "--sample", "--out", tmp_path / "sweep")
+    assert "sampled" in capsys.readouterr().out
+    assert json.loads((tmp_path / "sweep/sweep.json").read_text())["sampled"] is True
+
+
+@pytest.mark.rest
 def test_a_resumed_run_may_change_it_unless_agents_stop_by_it(runs, tmp_path, capsys):
     config = json.loads((runs / "sampled/config.json").read_text())
     assert config["options"]["sample"] is True

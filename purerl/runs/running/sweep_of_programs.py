@@ -128,6 +128,7 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
     scores = np.where(joined["alive_per_seed"], [guards.plotted(x) for x in joined["return_per_seed"]], np.nan)
     swept = columns(programs, summaries[0].get("swept") or {})
     summed = {name: sum(guards.number(summary.get(name)) or 0.0 for summary in summaries) for name in SUMMED}
+    drawn = evaluation.SAMPLED if summaries[0].get("sampled") is True else {}
     summary = {
         **{name: summaries[0][name] for name in SHARED},
         "status": "completed" if any(joined["alive_per_seed"]) else "diverged",
@@ -138,10 +139,10 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "all_env_steps": int(summed["all_env_steps"]),
         "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
         **joined,
-        **(evaluation.SAMPLED if summaries[0].get("sampled") is True else {}),
+        **drawn,
         "return_mean": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
         "return_iqm": aggregates.reported_estimate(scores)._asdict(),
     }
     writing.write_json(directory / "summary.json", summary)
-    sweeps.write_sweep(directory, sweeps.rank(swept, scores, count))
+    sweeps.write_sweep(directory, sweeps.rank(swept, scores, count) | drawn)
     return 0 if any(joined["alive_per_seed"]) else EXIT_DIVERGED

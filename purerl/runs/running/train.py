@@ -302,7 +302,8 @@ def write_results(
     description = dataclasses.replace(run.description, swept=trained.swept)
     if setup.swept:
         frames = trained.env_steps[:: len(description.seeds)] if description.select else None
-        sweeps.write_sweep(directory, sweeps.rank(description.swept, scores, frames=frames))
+        ranking = sweeps.rank(description.swept, scores, frames=frames)
+        sweeps.write_sweep(directory, ranking | (evaluation.SAMPLED if run.options.sample else {}))
     else:
         with picturing(directory):
             results.draw(directory)
