@@ -116,6 +116,22 @@ def filled(space: Space, select: Select | None) -> tuple[Space, Select]:
     return select(space), fill
 
 
+def only(env: Env, select: Select) -> tuple[Env, Select]:
+    """Removes all but a part from observations, where nothing else is read by whoever plays.
+
+    Args:
+        env: The environment.
+        select: Selects the part, as `Env.own` does.
+
+    Returns:
+        The environment whose observations are the part, and the function that fills these up (`filled`).
+    """
+    space, fill = filled(env.observation_space, select)
+    of_part = lambda read: read and (lambda part: read(fill(part)))
+    changed = env._replace(own=None, state=None, legal=of_part(env.legal), acting=of_part(env.acting))
+    return with_view(changed, select, space), fill
+
+
 def joint(env: Env, previous: bool = False) -> Env:
     """Joins all ``N`` agents of ``env`` into one, for algorithms that learn what they do together.
 

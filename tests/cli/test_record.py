@@ -1,13 +1,16 @@
 """Recorded play, and a training that learns from it: from the command line to a run that goes on."""
 
 import json
+import re
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from commands import run
+from commands import own_module, run
 
 from purerl import envs, load_dataset
+from purerl.envs import agents
 
 SMALL = ["--env", "CueCorridor-v0", "--env-params", "length=4", "cue_cell=2", "--hidden-sizes", "8"]
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
@@ -64,6 +67,27 @@ def test_an_agent_of_a_run_is_recorded(place, trained, capsys):
     assert error.endswith("run has agents 0 to 1")
     error = line(capsys, "record", place / "run", "--env", "CartPole-v1", "--out", place / "none")
     assert "plays in its own environment" in error
+
+
+@pytest.fixture
+def windy(tmp_path, monkeypatch):
+    """A folder with the environment of the page on one's own, whose critic sees more than the policy."""
+    page = (Path(__file__).parents[2] / "docs" / "your-environment.md").read_text()
+    text = re.search(r"whole of `windy\.py`.*?^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+    with own_module(tmp_path, monkeypatch, "windy", text) as folder:
+        yield folder
+
+
+@pytest.mark.rest
+def test_a_recording_has_what_the_policy_reads(windy):
+    """So that an algorithm that learns from play takes it, as it takes random play."""
+    sizes = ["--num-envs", "4", "--num-steps", "8", "--total-steps", "32", "--hidden-sizes", "4"]
+    run("train", "a2c", "--env", "windy:windy", *sizes, "--out", windy / "run")
+    run("record", windy / "run", "--episodes", "3", "--trust", "--out", windy / "own.safetensors")
+    run("record", "random", "--env", "windy:windy", "--episodes", "3", "--out", windy / "random.safetensors")
+    env = agents.own(envs.make("windy:windy"))
+    for name in ("own", "random"):
+        assert load_dataset(windy / f"{name}.safetensors", env).obs.shape[1:] == (1,)
 
 
 def test_recordings_that_are_refused(place, capsys):

@@ -13,7 +13,7 @@ import pytest
 from compiling import at_random
 
 from purerl import a2c, appo, dpo, dqn, envs, impala, mappo, ppo, reinforce, spaces, v_mpo
-from purerl.envs import check_env
+from purerl.envs import agents, check_env
 from purerl.errors import ConfigError
 from purerl.exports import exporting
 from purerl.formulas import distributions
@@ -233,6 +233,15 @@ def test_others_learn_from_what_the_policy_sees(windy):
     team = envs.make("Landmarks-v0")
     assert ppo.view(ppo.Config(), team).observation_space == team.observation_space["own"]
     check_env(windy)
+
+
+def test_an_environment_of_what_the_policy_sees(windy):
+    """Its observations are that part, and the mask of legal actions reads it."""
+    masked = windy._replace(legal=lambda seen: jnp.concatenate([seen > 0, seen <= 0], axis=-1))
+    env, fill = agents.only(ppo.view(ppo.Config(), masked), agents.OWN)
+    obs = env.begin(jnp.ones(2))[1]
+    assert obs.shape == env.observation_space.shape == (1,) and fill(obs)["state"].shape == (2,)
+    np.testing.assert_array_equal(env.legal(jnp.array([[1.0], [0.0]])), [[True, False], [False, True]])
 
 
 def test_a_torso_cannot_be_shared_where_the_critic_sees_more(windy):

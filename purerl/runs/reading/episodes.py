@@ -98,7 +98,10 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
 
 
 def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
-    """Makes the player of an agent of a run, in the environment that it was trained in."""
+    """Makes the player of an agent of a run, in the environment that it was trained in.
+
+    Where the critic saw more, observations are what the policy reads, as other algorithms see them.
+    """
     if options.env:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
     agent = _agent(options.who, options, env_params)
@@ -106,8 +109,12 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
     about |= evaluation.SAMPLED if options.sample else {}
     copies = agent.saved["config"].get("num_envs", COPIES)
-    acts = player(agent.learner, agent.policy, sample=options.sample)
-    return Cast(agent.saved["env"], agent.env_params, agent.env, acts, about, copies)
+    env, acts = agent.env, player(agent.learner, agent.policy, sample=options.sample)
+    if agent.learner.own:
+        env, fill = agents.only(env, agent.learner.own)
+        whole = acts.act
+        acts = acts._replace(act=lambda here, key: whole(here._replace(obs=fill(here.obs)), key))
+    return Cast(agent.saved["env"], agent.env_params, env, acts, about, copies)
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
