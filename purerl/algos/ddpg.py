@@ -103,7 +103,7 @@ def box_policy(config: DDPGConfig, env: Env, network: ActorAndCritics) -> BoxPol
         seen = action if free is None else jnp.where(trees.like(free, action), action, 0.0)
         return network.q_values(params, obs, seen, dropout=dropout)
 
-    differs = config.noise_deviation_max > 0
+    differs = config.noise == "gaussian" and config.noise_deviation_max > 0
 
     def noise(key: Key, shape: tuple[int, ...]) -> Noise:
         key_normal, key_uniform, *key_size = jax.random.split(key, 3 if differs else 2)

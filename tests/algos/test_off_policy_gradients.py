@@ -199,6 +199,12 @@ def test_environments_draw_the_size_of_their_noise(algo):
         assert abs(np.corrcoef(x, y)[0, 1]) <= 4 / np.sqrt(size)
 
 
+def test_sizes_of_noise_are_of_independent_noise():
+    """In a sweep of both kinds of noise the other one has its own process."""
+    learner = make_learner(ddpg, ddpg.Config(**SMALL, **RANGED, noise="ornstein-uhlenbeck"))
+    assert learner.init_carry(4).shape == (4, 1)
+
+
 @pytest.mark.rest
 def test_a_fleet_keeps_the_sizes_until_an_episode_ends():
     trainer = td3.make_trainer(td3.Config(**SMALL, **RANGED), PENDULUM)  # whose episodes have 10 steps
