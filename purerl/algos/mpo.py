@@ -104,7 +104,8 @@ def make_network(config: MPOConfig, env: Env) -> ActorAndCritics:
     if isinstance(env.action_space, Box):
         return off_policy_gradients.networks_for_box(config, env, 2)
     torso = settings.make_torso(config, env)
-    return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso)
+    of_critics = settings.make_torso(config, env, config.critic_sizes)
+    return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso, of_critics)
 
 
 def box_actions(config: MPOConfig, env: Env, network: ActorAndCritics) -> Actions:

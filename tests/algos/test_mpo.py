@@ -11,8 +11,10 @@ import pytest
 from compiling import compiled
 from flax import linen as nn
 
-from purerl import check, draw, envs, mpo
+from purerl import check, counters, draw, envs, mpo
 from purerl.algos.mpo import box_actions, make_network
+from purerl.learners.families.off_policy_gradients import begun_anew
+from purerl.learners.parts.gradients import Descent
 from purerl.networks.critics import ActorAndCritics
 from purerl.spaces import Box, MultiDiscrete
 from purerl.types import Outcome, Sample, Situation
@@ -220,6 +222,27 @@ class Recorder:
     def apply(self, params, obs, action):
         jax.debug.callback(lambda x: self.valued.append(np.asarray(x)), action)
         return jnp.sum(action, axis=-1, keepdims=True)
+
+
+def test_critics_of_discrete_actions_have_widths_of_their_own():
+    config = dataclasses.replace(CONFIG, hidden_sizes=(4,), critic_hidden_sizes=(6, 5))
+    params = jax.eval_shape(make_network(config, CHOOSING).init, jax.random.key(0), jnp.zeros((N, OBS)))
+    assert params["critic"]["params"]["torso"]["Dense_1"]["kernel"].shape == (2, 6, 5)
+    assert params["actor"]["params"]["torso"]["Dense_0"]["kernel"].shape == (OBS, 4)
+
+
+def test_duals_begin_anew_while_all_step_sizes_go_on():
+    """Those of the duals, too: a schedule that began anew would end above its last step size."""
+    learner = mpo.make_learner(dataclasses.replace(CONFIG, reset_every=4, learning_rate_decay=1.0), IN_BOX)
+    fresh = jax.jit(learner.init)(jax.random.key(0), jnp.zeros((N, OBS)))
+    counts = lambda x: isinstance(x, Descent)
+    later = jax.tree.map(
+        lambda x: Descent(counters.of(7)) if counts(x) else x + 1, fresh._replace(resets=()), is_leaf=counts
+    )
+    begun = begun_anew(later._replace(resets=fresh.resets), fresh)
+    np.testing.assert_array_equal(begun.duals.params.multipliers, fresh.duals.params.multipliers)
+    descents = filter(counts, jax.tree.leaves(begun, is_leaf=counts))
+    assert [counters.number(x.updates) for x in descents] == [7, 7, 7]
 
 
 def test_problems():

@@ -584,17 +584,13 @@ def resetting(
 
 
 def begun_anew(state: OffPolicyGradientState, fresh: OffPolicyGradientState) -> OffPolicyGradientState:
-    """Returns a state with all networks and optimisers of a ``fresh`` one (Nikishin et al. 2022, arXiv 2205.07802).
+    """Returns a state with all that learns of a ``fresh`` one (Nikishin et al. 2022, arXiv 2205.07802).
 
     Step sizes go on as scheduled.
     """
     is_count = lambda x: isinstance(x, gradients.Descent)
     scheduled = lambda new, old: old if is_count(new) else new
-    new, old = ((x.critic_opt_state, x.actor_opt_state) for x in (fresh, state))
-    critic_opt_state, actor_opt_state = jax.tree.map(scheduled, new, old, is_leaf=is_count)
-    return fresh._replace(
-        critic_opt_state=critic_opt_state,
-        actor_opt_state=actor_opt_state,
+    return jax.tree.map(scheduled, fresh, state, is_leaf=is_count)._replace(
         obs_moments=state.obs_moments,
         updates=state.updates,
         resets=state.resets._replace(number=state.resets.number + 1, since=jnp.zeros((), jnp.int32)),
