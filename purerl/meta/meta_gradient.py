@@ -16,7 +16,7 @@ import optax
 
 from purerl import counters
 from purerl.algos import disco
-from purerl.algos.algorithm import rows
+from purerl.algos.algorithm import NO_TEAM
 from purerl.errors import ConfigError
 from purerl.learned import ENV_SOCKET_NAMES
 from purerl.learned.sockets import Socket
@@ -139,7 +139,7 @@ class Agents(NamedTuple):
 def _problems(socket: Socket, algo: Any, config: Any, envs: Sequence[Env]) -> list[str]:
     """Returns the reasons why a search by meta-gradients is impossible, a line each."""
     unfit = not isinstance(config, (actor_critic.ActorCriticConfig, disco.DiscoConfig)) or socket.name in UNFIT
-    several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
+    several = algo.view not in NO_TEAM or any(env.num_agents > 1 for env in envs)
     problems = []
     if unfit or several or len(envs) != 1:
         problems.append(
