@@ -197,9 +197,10 @@ SIMBA = {
     "warmup_steps": 5_000,
     "learning_rate": 1e-4,
     "actor_learning_rate": 1e-4,
+    "weight_decay": 1e-2,
 }
 """SimBa for robots: residual blocks and normalised observations, two updates a step (Lee et al. 2024, arXiv 2410.09754,
-appendix; its weight decay of 1e-2 and its discount factor by length of episode are left to options)."""
+appendix; its discount factor by length of episode is left to an option)."""
 FAST_GPU = {
     "total_steps": 204_800_000,
     "num_envs": 4_096,
