@@ -320,6 +320,7 @@ def test_the_state_in_a_checkpoint_is_not_believed(change, selecting):
         ("--select pbt --select-every 1270", "is too short for a selection"),
         ("--select pbt --num-seeds 2", "num_seeds = 2: pbt has an agent for each configuration"),
         ("--select pbt --keep-best", "keep_best = True: is not supported with pbt"),
+        ("--select pbt --adapt-learning-rate 0.01", "learning_rate: cannot be swept with pbt, since adapt_learn"),
         ("--select pbt --stop-at 100", "stop_at = 100.0: cannot be combined with select"),
         ("--select pbt --shards 2", "shards = 2: select is not supported with shards"),
         ("--select halving --agents-at-once 1", "agents_at_once = 1: select needs all agents at once"),

@@ -100,6 +100,8 @@ def problems_of_options(
             f"num_seeds = {options.num_seeds}: {PBT} has an agent for each configuration; give more configurations, "
             "such as --num-samples"
         )
+    if select == PBT and "learning_rate" in swept and getattr(config, "adapt_learning_rate", 0) > 0:
+        lines.append(f"learning_rate: cannot be swept with {PBT}, since adapt_learning_rate moves it after the start")
     if select == PBT and options.keep_best:
         lines.append(f"keep_best = True: is not supported with {PBT}, whose agents change their values")
     return lines or (_corner_problems(config, config_part(swept), of_config) if select == PBT else [])
