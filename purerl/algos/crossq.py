@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import networks
+from purerl import networks, spaces
 from purerl.algos import sac
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.ddpg import MUJOCO
@@ -20,7 +20,7 @@ from purerl.formulas import soft
 from purerl.learners.families import off_policy_gradients
 from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState
 from purerl.learners.parts import settings
-from purerl.networks import critics
+from purerl.networks import critics, torsos
 from purerl.networks.batch_renorm import STATISTICS, RenormMLP
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
@@ -41,10 +41,13 @@ class CrossQConfig(off_policy_gradients.ReplayedCriticsConfig, sac.Temperature):
 def problems(config: CrossQConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
-    Actions must be those of a bounded Box.
+    Actions must be those of a bounded Box, and only torsos of images have layer normalisation.
     """
-    blocks = ["torso = 'simba': crossq has dense layers with batch renormalisation"] if config.torso == "simba" else []
-    return off_policy_gradients.problems(config, env) + blocks
+    own = ": crossq has dense layers with batch renormalisation"
+    lines = [f"torso = 'simba'{own}"] if config.torso == "simba" else []
+    if config.layer_norm and env is not None and not any(map(torsos.is_image, spaces.leaves(env.observation_space))):
+        lines.append(f"layer_norm = True{own}")
+    return off_policy_gradients.problems(config, env) + lines
 
 
 def make_network(config: CrossQConfig, env: Env) -> ActorAndCritics:

@@ -252,7 +252,8 @@ def test_blocks_are_of_one_width():
         (sac.Config(torso="simba", layer_norm=True), "layer_norm = True: simba has its own"),
     ):
         assert [problem.startswith(line) for problem in sac.problems(config, PENDULUM)] == [True]
-    assert "batch renormalisation" in crossq.problems(crossq.Config(torso="simba"), PENDULUM)[0]
+    for changes in ({"torso": "simba"}, {"layer_norm": True}):
+        assert "batch renormalisation" in crossq.problems(crossq.Config(**changes), PENDULUM)[0]
 
 
 @pytest.fixture(scope="module")
