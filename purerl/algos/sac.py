@@ -198,9 +198,11 @@ SIMBA = {
     "learning_rate": 1e-4,
     "actor_learning_rate": 1e-4,
     "weight_decay": 1e-2,
+    "initial_temperature": 1e-2,
+    "target_entropy": -0.5,
 }
-"""SimBa for robots: residual blocks and normalised observations, two updates a step (Lee et al. 2024, arXiv 2410.09754,
-appendix; its discount factor by length of episode is left to an option)."""
+"""SimBa for robots: residual blocks and normalised observations, two updates a step (Lee et al. 2024, arXiv 2410.09754;
+github.com/SonyResearch/simba, configs/agent/sac_simba.yaml; its discount factor by length of episode is left out)."""
 FAST_GPU = {
     "total_steps": 204_800_000,
     "num_envs": 4_096,
