@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import shards
+from purerl import backend, shards
 from purerl.networks.layers import dense
 from purerl.trees import like
 from purerl.types import Array
@@ -73,7 +73,7 @@ class RenormMLP(nn.Module):
     """Dense layers of ``hidden_sizes`` with batch renormalisation before the first and after each activation.
 
     ``[..., D] -> [..., F]``, as in CrossQ (Bhatt et al. 2024, arXiv 1902.05605, figure 1). ``warmup`` is that of
-    `BatchRenorm`.
+    `BatchRenorm`, which computes in float32 whatever type dense layers compute in.
     """
 
     hidden_sizes: Sequence[int]
@@ -85,5 +85,6 @@ class RenormMLP(nn.Module):
         """Returns the features ``[..., F]``."""
         x = BatchRenorm(self.warmup)(x)
         for size in self.hidden_sizes:
-            x = BatchRenorm(self.warmup)(self.activation(dense(size, np.sqrt(2))(x)))
+            x = self.activation(dense(size, np.sqrt(2), backend.activations())(x))
+            x = BatchRenorm(self.warmup)(x.astype(jnp.float32))
         return x

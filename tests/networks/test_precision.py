@@ -7,6 +7,7 @@ import pytest
 
 from purerl import backend, networks
 from purerl.cli.machine import prepared
+from purerl.networks.batch_renorm import STATISTICS, RenormMLP
 from purerl.runs.describing import config_file
 from purerl.runs.describing.options import TrainOptions
 
@@ -44,6 +45,19 @@ def test_bfloat16_rounds_outputs_and_gradients_of_float32_parameters():
     exact, rounded = computed("float32"), computed("bfloat16")
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(rounded))
     assert 0 < max(jax.tree.leaves(jax.tree.map(lambda x, y: float(np.abs(x - y).max()), exact, rounded))) < 0.05
+
+
+def test_statistics_of_layers_in_bfloat16_are_float32():
+    module, obs = RenormMLP((32,), jax.nn.relu, 0), jax.random.normal(jax.random.key(1), (48, 4))
+    params = module.init(jax.random.key(0), obs)
+
+    def computed(precision):
+        with backend.precise(precision):
+            return jax.jit(lambda params: module.apply(params, obs, mutable=[STATISTICS]))(params)
+
+    exact, rounded = computed("float32"), computed("bfloat16")
+    assert [x.dtype for x in jax.tree.leaves(rounded)] == [x.dtype for x in jax.tree.leaves(exact)]
+    assert 0 < float(np.abs(exact[0] - rounded[0]).max()) < 0.05
 
 
 def test_runs_record_it():
