@@ -37,6 +37,8 @@ SMALL = {
 }
 BY_HAND = {**SMALL, "activation": "tanh", "tau": 0.1, "initial_temperature": 0.3}
 RATE = 0.02
+ONCE = (td3, "quantile"), (sac, "categorical")
+"""Pairs that try each kind of distribution and each way to act once."""
 KINDS = {
     "scalar": {},
     "categorical": {"num_atoms": 5, "v_min": -3.0, "v_max": 3.0},
@@ -176,9 +178,15 @@ def test_the_target_of_an_end_is_the_reward_alone():
     np.testing.assert_allclose([loss, divergence], 0.0, atol=1e-5)
 
 
-@pytest.mark.rest
-@pytest.mark.parametrize("kind", ["categorical", "quantile"])
-@pytest.mark.parametrize("algo", [ddpg, td3, sac], ids=lambda algo: algo.name)
+@pytest.mark.parametrize(
+    ("algo", "kind"),
+    [
+        pytest.param(algo, kind, marks=pytest.mark.rest if (algo, kind) in ONCE else pytest.mark.weekly)
+        for algo in (ddpg, td3, sac)
+        for kind in ("categorical", "quantile")
+    ],
+    ids=lambda each: getattr(each, "name", each),
+)
 def test_distributions_learn_the_return_of_a_policy(algo, kind):
     """Reward 1 a step, cut every 5 steps, with n steps and priorities: worth 1 / (1 - 0.9) = 10 in the mean."""
     kinds = {**KINDS, "categorical": {"num_atoms": 21, "v_min": 0.0, "v_max": 20.0}}
@@ -328,7 +336,7 @@ def test_no_key_of_dropout_or_of_resets_is_used_twice():
         jax.jit(sac.make_train(config, PENDULUM)).trace(jax.random.key(3))
 
 
-@pytest.mark.rest
+@pytest.mark.weekly
 def test_lanes_begin_anew_as_lone_runs_do():
     config = sac.Config(**SMALL, reset_every=3, critic_dropout=0.1)
     train, keys = sac.make_train(config, PENDULUM), jax.random.split(jax.random.key(0), 2)
