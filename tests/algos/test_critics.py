@@ -331,9 +331,14 @@ def test_without_resets_a_state_has_nothing_of_them():
 
 
 def test_no_key_of_dropout_or_of_resets_is_used_twice():
+    """Tracing raises where one is, as it does for the function that draws twice by one key."""
     config = sac.Config(**SMALL, critic_dropout=0.1, reset_every=4)
+    twice = lambda key: jax.random.normal(key) + jax.random.uniform(key)
     with jax.debug_key_reuse(True):
-        jax.jit(sac.make_train(config, PENDULUM)).trace(jax.random.key(3))
+        with pytest.raises(jax.errors.KeyReuseError):
+            jax.jit(twice).trace(jax.random.key(3))
+        traced = jax.jit(sac.make_train(config, PENDULUM)).trace(jax.random.key(3))
+    assert traced.out_info.state.learner.resets.number.shape == ()
 
 
 @pytest.mark.weekly

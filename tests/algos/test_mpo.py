@@ -13,8 +13,8 @@ from flax import linen as nn
 
 from purerl import check, counters, draw, envs, mpo
 from purerl.algos.mpo import box_actions, make_network
-from purerl.learners.families.off_policy_gradients import begun_anew
 from purerl.learners.parts.gradients import Descent
+from purerl.learners.parts.network_resets import begun_anew
 from purerl.networks.critics import ActorAndCritics
 from purerl.spaces import Box, MultiDiscrete
 from purerl.types import Outcome, Sample, Situation

@@ -23,7 +23,15 @@ from purerl.counters import Count
 from purerl.errors import ConfigError
 from purerl.formulas import return_distributions, td_errors
 from purerl.formulas.return_distributions import Atoms, Family
-from purerl.learners.parts import checks, from_replay, gradients, normalize, settings
+from purerl.learners.parts import (
+    checks,
+    from_replay,
+    gradients,
+    network_resets,
+    normalize,
+    running_statistics,
+    settings,
+)
 from purerl.learners.parts.normalize import Normalizer
 from purerl.learners.parts.target_networks import polyak
 from purerl.networks import critics, torsos
@@ -41,15 +49,12 @@ from purerl.types import (
     Scalar,
     Situation,
     Trainer,
-    Transition,
     Updated,
     unmoved,
 )
 
 DROPPING = zlib.crc32(b"dropout")
 """Separates the keys of dropout from those of an update's noise."""
-RESETTING = zlib.crc32(b"resetting")
-"""Separates the key of resets from that of the first networks."""
 OF_VALUES = cfg.Needs("critic = 'scalar'", lambda config: config.critic == "scalar")
 OF_ATOMS = cfg.Needs("critic = 'categorical'", lambda config: config.critic == "categorical")
 OF_QUANTILES = cfg.Needs("critic = 'quantile'", lambda config: config.critic == "quantile")
@@ -137,7 +142,7 @@ class OffPolicyGradientState(NamedTuple):
     """The learner's state.
 
     ``params`` are ``{"actor", "critic"}``, and what else the actor's loss moves. ``waited`` (int32) counts updates
-    since the actor's last one. ``resets`` are the `Resets` of networks, if there are any.
+    since the actor's last one. ``resets`` are the `network_resets.Resets`, if there are any.
     """
 
     params: dict[str, PyTree]
@@ -148,17 +153,6 @@ class OffPolicyGradientState(NamedTuple):
     updates: Count
     waited: Array
     resets: PyTree = ()
-
-
-class Resets(NamedTuple):
-    """When networks begin anew, and by what: each reset folds its ``number`` into the key of ``seed`` (uint32 ``[]``).
-
-    ``number`` of resets so far and updates ``since`` the last one are int32 ``[]``.
-    """
-
-    seed: Array
-    number: Array
-    since: Array
 
 
 class OffPolicyGradientPolicy(NamedTuple):
@@ -415,22 +409,22 @@ class CriticAgent(NamedTuple):
         """
         old = state.params["critic"]
         critic, critic_opt_state, (priority, more), metrics = gradients.gradient_step(
-            lambda critic, batch: critic_loss(whole(critic, old), batch),
+            lambda critic, batch: critic_loss(running_statistics.restored(critic, old), batch),
             self.critic_optimiser,
-            optimised(old),
+            running_statistics.without(old),
             state.critic_opt_state,
             batch,
         )
-        critic = whole(critic, more.pop(STATISTICS, old))
+        critic = running_statistics.restored(critic, more.pop(STATISTICS, old))
         before = without_critic(state.params)
         actor, actor_opt_state, of_actor, actor_metrics = gradients.gradient_step(
-            lambda params, batch: actor_loss(whole(params, before), critic, batch),
+            lambda params, batch: actor_loss(running_statistics.restored(params, before), critic, batch),
             self.actor_optimiser,
-            optimised(before),
+            running_statistics.without(before),
             state.actor_opt_state,
             batch,
         )
-        actor = whole(actor, of_actor.pop(STATISTICS, before))
+        actor = running_statistics.restored(actor, of_actor.pop(STATISTICS, before))
         newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.target_networks}
         target_params = polyak(newest, state.target_params, self.tau)
         waited = (state.waited + 1) % self.config.policy_delay
@@ -448,7 +442,7 @@ class CriticAgent(NamedTuple):
             self.normalizer.update(state.obs_moments, sample.items.obs),
             counters.increment(state.updates),
             waited,
-            state.resets and state.resets._replace(since=state.resets.since + 1),
+            state.resets and network_resets.count(state.resets),
         )
         of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"]}
         return Updated(learned, {**more, **of_policy, **of_actor, **metrics}, priority)
@@ -471,13 +465,13 @@ class CriticAgent(NamedTuple):
 
         def init(key: Key, obs: PyTree) -> Any:
             zero = jnp.zeros((), jnp.int32)
-            resets = Resets(jax.random.bits(jax.random.fold_in(key, RESETTING)), zero, zero) if reset_every else ()
+            resets = network_resets.init(key) if reset_every else ()
             params = init_params(key, obs)
             first = OffPolicyGradientState(
                 params,
                 {name: params[name] for name in self.target_networks},
-                gradients.init_optimiser(self.critic_optimiser, optimised(params["critic"])),
-                gradients.init_optimiser(self.actor_optimiser, optimised(without_critic(params))),
+                gradients.init_optimiser(self.critic_optimiser, running_statistics.without(params["critic"])),
+                gradients.init_optimiser(self.actor_optimiser, running_statistics.without(without_critic(params))),
                 normalizer.init(trees.take(obs, 0)),
                 counters.of(),
                 zero,
@@ -510,7 +504,7 @@ class CriticAgent(NamedTuple):
             policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
             exploit=exploit,
             update=update,
-            observe=resetting(reset_every, init) if reset_every else unmoved,
+            observe=network_resets.resetting(reset_every, init) if reset_every else unmoved,
             sample=sample if draw else None,
         )
 
@@ -561,54 +555,6 @@ def make_agent(
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
     """Returns the parameters that the actor's loss moves."""
     return {name: x for name, x in params.items() if name != "critic"}
-
-
-def resetting(
-    reset_every: int, init: Callable[[Key, PyTree], Any]
-) -> Callable[[Any, Transition, Key], tuple[Any, Metrics]]:
-    """Makes a `Learner.observe` that lets networks begin anew (`begun_anew`) where it is due, once an iteration.
-
-    Args:
-        reset_every: Number of updates from one time to the next.
-        init: That of the learner.
-    """
-
-    def observe(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
-        def anew(state: Any) -> Any:
-            key_networks = jax.random.fold_in(jax.random.key(state.resets.seed), state.resets.number)
-            return begun_anew(state, init(key_networks, trees.take(trajectory.obs, 0)))
-
-        return jax.lax.cond(state.resets.since >= reset_every, anew, lambda state: state, state), {}
-
-    return observe
-
-
-def begun_anew(state: OffPolicyGradientState, fresh: OffPolicyGradientState) -> OffPolicyGradientState:
-    """Returns a state with all that learns of a ``fresh`` one (Nikishin et al. 2022, arXiv 2205.07802).
-
-    Step sizes go on as scheduled.
-    """
-    is_count = lambda x: isinstance(x, gradients.Descent)
-    scheduled = lambda new, old: old if is_count(new) else new
-    return jax.tree.map(scheduled, fresh, state, is_leaf=is_count)._replace(
-        obs_moments=state.obs_moments,
-        updates=state.updates,
-        resets=state.resets._replace(number=state.resets.number + 1, since=jnp.zeros((), jnp.int32)),
-    )
-
-
-def optimised(params: PyTree) -> PyTree:
-    """Returns what an optimiser moves of parameters: all but running statistics."""
-    if not isinstance(params, dict):
-        return params
-    return {name: optimised(x) for name, x in params.items() if name != STATISTICS}
-
-
-def whole(moved: PyTree, params: PyTree) -> PyTree:
-    """Returns ``moved``, which is of the form that `optimised` gives, with the running statistics of ``params``."""
-    if not isinstance(params, dict):
-        return moved
-    return {name: x if name == STATISTICS else whole(moved[name], x) for name, x in params.items()}
 
 
 def make_trainer(config: ReplayedCriticsConfig, env: Env, learner: Learner) -> Trainer:
