@@ -31,6 +31,11 @@ WITH_MORE_STEPS = cfg.Needs(
 """The first gradient step measures no divergence, since its ratios are 1."""
 
 
+WITHOUT_ADAPTATION = cfg.Needs(
+    "adapt_learning_rate = 0", lambda config: not config.adapt_learning_rate or config.learning_rate_decay == 0
+)
+
+
 @cfg.config
 class PPOConfig(settings.SequenceMinibatches, ActorCriticConfig):
     """Settings of PPO."""
@@ -42,6 +47,8 @@ class PPOConfig(settings.SequenceMinibatches, ActorCriticConfig):
     target_kl: cfg.Limit = 0
     """Upper bound of a minibatch's approximate KL divergence from the policy that acted. Above it an iteration skips
     that minibatch's gradient step and all later ones. 0: no bound."""
+    learning_rate_decay: Annotated[cfg.Fraction, WITHOUT_ADAPTATION] = 1.0
+    """Fraction by which the learning rate has decayed, linearly, at the end of training. 0: constant."""
     adapt_learning_rate: Annotated[cfg.Limit, WITH_MORE_STEPS] = 0
     """KL divergence from the policy that acted which the learning rate aims at, in place of its decay: before the
     gradient step of each minibatch it is divided by 1.5 if approximate_kl is above twice the target, and multiplied by

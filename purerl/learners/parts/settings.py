@@ -45,12 +45,6 @@ class OnPolicy(CurriculumSettings):
         return self.total_steps // self.iteration_frames
 
 
-WITHOUT_ADAPTATION = cfg.Needs(
-    "adapt_learning_rate = 0",
-    lambda config: not getattr(config, "adapt_learning_rate", 0) or config.learning_rate_decay == 0,
-)
-
-
 @cfg.config
 class StepSize:
     """Settings of Adam's step size. A Config that extends them has ``total_updates`` of its own."""
@@ -58,7 +52,7 @@ class StepSize:
     heading: ClassVar[str] = "optimiser"
     learning_rate: cfg.Positive = 2.5e-4
     """Adam's learning rate at the start."""
-    learning_rate_decay: Annotated[cfg.Fraction, WITHOUT_ADAPTATION] = 1.0
+    learning_rate_decay: cfg.Fraction = 1.0
     """Fraction by which each learning rate has decayed, linearly, at the end of training. 0: constant."""
     adam_b1: ClassVar[float] = 0.9
     adam_epsilon: ClassVar[float] = 1e-8
