@@ -17,6 +17,10 @@ from purerl.display import progress
 from purerl.interrupts import Interrupted
 from purerl.types import PyTree
 
+FIXED_SHARE = 0.1
+"""The share of a chunk's seconds that should at most go to what does not depend on its length."""
+LONGEST = 5.0
+"""The seconds up to which a chunk is lengthened for that."""
 LONG_SECONDS = 86400.0
 """The expected seconds of a run from which on it is told before it begins."""
 
@@ -151,9 +155,10 @@ def advance(
         total: The number of steps in all.
         capacity: The largest number of steps of a chunk.
         chunk_seconds: The seconds that a chunk should take. Its length is adjusted by the clock of the first process.
+            A chunk may take up to `LONGEST` seconds, so that its `fixed_seconds` are a small share.
         every: If it is not 0, a chunk also ends at each multiple of so many steps.
     """
-    length = 1
+    length, fixed, before = 1, 0.0, None
     while done < total:
         length = min(length, total - done, capacity, every - done % every if every else capacity)
         start = time.perf_counter()
@@ -161,4 +166,24 @@ def advance(
         seconds = time.perf_counter() - start
         done += length
         yield Chunk(state, done, length, metrics, seconds)
-        length = processes.from_first(max(1, int(length * min(4.0, chunk_seconds / seconds))))
+        fixed = fixed_seconds(before, (length, seconds), fixed) if before else 0.0
+        factor = max(chunk_seconds, min(fixed / FIXED_SHARE, LONGEST)) / seconds
+        if before is None and seconds < LONGEST:
+            factor = max(factor, 2.0)  # two lengths tell fixed seconds from those of steps
+        before = length, seconds
+        length = processes.from_first(max(1, int(length * min(4.0, factor))))
+
+
+def fixed_seconds(one: tuple[int, float], other: tuple[int, float], known: float) -> float:
+    """Computes how many seconds a chunk takes beside its steps, such as for copying a large replay.
+
+    Args:
+        one: The steps of a chunk, and its seconds.
+        other: Those of another chunk.
+        known: What is returned where neither has at least twice as many steps as the other.
+    """
+    (few, short), (many, long) = sorted([one, other])
+    if many < 2 * few:
+        return known
+    of_steps = few * max(long - short, 0.0) / (many - few)
+    return max(short - of_steps, 0.0)
