@@ -74,6 +74,7 @@ SOFT_HOPPER += "--hidden-sizes 128 128 --normalize-obs --learning-rate 3e-4 --ac
 SOFT_HOPPER += "--capacity 1000000 --warmup-steps 10000"
 FAST_HOPPER = "--env-params resets=pool:256 --preset fast --v-min -20 --v-max 150"
 """Rewards of a step are from 0 to about 4, of which a discount of 0.97 sums 33."""
+ADAPTIVE = "--learning-rate-decay 0 --adapt-learning-rate 0.01"
 SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
 SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"
 ROWS = (
@@ -111,6 +112,7 @@ ROWS = (
     Row("mpo", "Pendulum-v1", 5e4, "", 8),
     Row("ppo", "Acrobot-v1"),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
+    Row("ppo", "Pendulum-v1", 1e6, f"--preset continuous {ADAPTIVE}", 8),
     Row("v-mpo", "Pendulum-v1", 1e6, "--preset continuous", 8),
     Row("dqn", "CartPole-v1", 2e5),
     Row("dqn", "Acrobot-v1", 5e5, "", 8),
