@@ -174,6 +174,7 @@ def test_other_files(tmp_path):
         artefacts.load("/dev/zero")
 
 
+@pytest.mark.rest
 def test_mutations(tmp_path):
     """A thousand damaged copies: each is refused with `ConfigError`, or says the same as the original."""
     original = artefacts.to_json(learned("vtrace-weight"))

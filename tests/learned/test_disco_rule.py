@@ -101,6 +101,7 @@ def test_terms_of_the_loss(both):
             assert_close(terms[f"{name}_loss"], expected)
 
 
+@pytest.mark.rest
 def test_nothing_flows_across_the_end_of_an_episode(arrays):
     """What a step is told depends on it and on later steps of its episode; moments of advantages are left out here.
     Of predictions it sees a row more, but where it is not known what followed a truncation."""

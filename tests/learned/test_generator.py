@@ -37,6 +37,7 @@ def test_choices_are_uniform_at_first(socket):
         assert counts.size == 16 and scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.rest
 def test_levels_follow_the_network(socket):
     meta_params = socket.init(KEY)
     last = meta_params[-1]

@@ -169,6 +169,7 @@ def test_layers_of_vectors(layer_norm, key):
         assert actor["torso"]["LayerNorm_1"]["bias"].place[0] == np.float32(1 / 3)
 
 
+@pytest.mark.rest
 def test_layers_of_images(key):
     """A channel's activity is its mean over all places; the convolution comes first."""
     torso = networks.CNN((Convolution(3),), (4,))

@@ -72,6 +72,7 @@ def test_distillation_pays_for_what_was_not_shown():
     np.testing.assert_allclose(alpha, 1 + (new - moments.mean) / np.sqrt(moments.var), rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_an_embedding_keeps_what_actions_change():
     """One number follows the action, another is noise: distances come to be those of the first. Steps of weight 0,
     whose actions say the opposite, are not learned from."""

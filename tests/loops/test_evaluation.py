@@ -3,12 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from purerl import envs, evaluate, ppo
 from purerl.loops.evaluation import Player, versus
 from purerl.types import Situation
 
 
+@pytest.mark.rest
 def test_against_a_plain_loop(key):
     env = envs.make("CartPole-v1")
     learner = ppo.make_learner(ppo.Config(), env)

@@ -67,6 +67,7 @@ def test_beside_a_plain_loop(num_agents):
     assert sum(len(chunk) for chunk in chunks) > 30
 
 
+@pytest.mark.rest
 def test_draws_of_returns_that_rounding_could_part():
     """Both earn 0.3, one in three parts and one at once; and a game that begins with 2^24 ends in a draw."""
     env = on_device("first")
@@ -86,6 +87,7 @@ def test_one_agent_and_rows_of_nothing_have_no_seats():
     assert not any(name.startswith(("won", "drawn")) for name in team) and team["episode_return/1"] == 1
 
 
+@pytest.mark.rest
 def test_halves_of_an_agent_tell_what_the_whole_does():
     """Of an agent in shards each has a part of the games."""
     rng, env = np.random.default_rng(0), on_device("first")

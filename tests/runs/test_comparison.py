@@ -48,6 +48,7 @@ def test_importance_leaves_out_what_does_not_change():
         assert same["shares"] == {} and "all agents have the same score" in same["why"]
 
 
+@pytest.mark.rest
 def test_importance_off_a_grid():
     """Random configurations, of which one setting decides, be it a number or a text; and one with no effect at all."""
     pytest.importorskip("sklearn")

@@ -178,6 +178,7 @@ def test_progress_in_lines_and_in_a_cell(key, monkeypatch, capsys):
     assert written[2].startswith("█" * 20 + " 100 %  ") and written[2].endswith("return 4.0, 5.0")
 
 
+@pytest.mark.rest
 def test_evaluations_do_not_change_a_training(whole):
     """Their numbers are those of `evaluate`, in the iterations that are due; all others are as without them."""
     trainer, states = a2c.make_trainer(CONFIG, CARTPOLE), {}

@@ -38,6 +38,7 @@ def test_only_at_a_terminal_is_there_a_question(asked):
     assert len(asked) == 1 and not short[0].file.getvalue()
 
 
+@pytest.mark.rest
 def test_a_declined_run_leaves_nothing(asked, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(run_loop, "LONG_SECONDS", 0.0)
     monkeypatch.setattr(Console, "is_terminal", True)
