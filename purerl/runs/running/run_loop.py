@@ -19,8 +19,8 @@ from purerl.types import PyTree
 
 FIXED_SHARE = 0.1
 """The share of a chunk's seconds that should at most go to what does not depend on its length."""
-LONGEST = 5.0
-"""The seconds up to which a chunk is lengthened for that."""
+LONGER = 20.0
+"""How many times as long as it should be a chunk may become for that."""
 LONG_SECONDS = 86400.0
 """The expected seconds of a run from which on it is told before it begins."""
 
@@ -155,10 +155,11 @@ def advance(
         total: The number of steps in all.
         capacity: The largest number of steps of a chunk.
         chunk_seconds: The seconds that a chunk should take. Its length is adjusted by the clock of the first process.
-            A chunk may take up to `LONGEST` seconds, so that its `fixed_seconds` are a small share.
+            A chunk may take up to `LONGER` times as long, so that its `fixed_seconds` are a small share.
         every: If it is not 0, a chunk also ends at each multiple of so many steps.
     """
     length, fixed, before = 1, 0.0, None
+    longest = LONGER * chunk_seconds
     while done < total:
         length = min(length, total - done, capacity, every - done % every if every else capacity)
         start = time.perf_counter()
@@ -167,8 +168,8 @@ def advance(
         done += length
         yield Chunk(state, done, length, metrics, seconds)
         fixed = fixed_seconds(before, (length, seconds), fixed) if before else 0.0
-        factor = max(chunk_seconds, min(fixed / FIXED_SHARE, LONGEST)) / seconds
-        if before is None and seconds < LONGEST:
+        factor = max(chunk_seconds, min(fixed / FIXED_SHARE, longest)) / seconds
+        if before is None and seconds < longest:
             factor = max(factor, 2.0)  # two lengths tell fixed seconds from those of steps
         before = length, seconds
         length = processes.from_first(max(1, int(length * min(4.0, factor))))
