@@ -192,11 +192,14 @@ class Situation(NamedTuple):
 
     ``env_state`` leads with the number of environments, which is smaller than ``B`` where agents share one; ``()``
     where there are no states, as outside of loops. Only a learner that plans inside of the environment reads it.
+    ``agents`` (int ``[B]``) are the agents whose rows these are, each with the state of its environment; ``()``: the
+    rows are all agents of each environment, side by side.
     """
 
     obs: PyTree
     carry: PyTree
     env_state: PyTree = ()
+    agents: Any = ()
 
 
 class Fault(NamedTuple):
@@ -315,7 +318,11 @@ class Env(NamedTuple):
     ``own`` selects as they read an observation.
 
     ``zero_sum``: the rewards of all agents add up to 0 at every step, so there is no team. ``partly_observed``: what an
-    observation leaves out matters, so that an agent with a memory can do better.
+    observation leaves out matters, so that an agent with a memory can do better. ``hidden``: the state holds what an
+    agent may not know when it acts, such as another's cards, so that none may plan by the state; it need not be given
+    where ``partly_observed`` is. ``redraw(key, env_state)`` is the state with all that it holds of what is still to
+    happen, such as keys of later steps, drawn anew, so that whoever plans by a copy of it does not know the future.
+    Consumes its key; None: the state's typed keys are drawn anew, and it holds nothing else.
 
     ``design`` is given where levels are tasks that an agent can be taught in, one after another; None: levels are the
     chance with which episodes of one task begin.
@@ -349,6 +356,8 @@ class Env(NamedTuple):
     ends_together: bool = False
     present: Callable[[PyTree], Array] | None = None  # (env_state)
     info_names: tuple[str, ...] = ()
+    hidden: bool = False
+    redraw: Callable[[Key, PyTree], PyTree] | None = None  # (key, env_state) -> env_state
 
     def __repr__(self) -> str:
         agents = f", {self.num_agents} agents" if self.num_agents > 1 else ""
@@ -401,6 +410,10 @@ class Learner(NamedTuple):
 
     ``own(obs)`` is the part of an observation that the policy reads, of the kind of `Env.own`, where critics read more;
     None: all of it. What ``exploit`` is given as the rest changes no action, so that who plays needs only this part.
+
+    ``search`` is the search of ``exploit``, from whose result (`purerl.learners.parts.planning.Planned`) the action
+    follows; of agents in turn it has a row for each environment, of the agent whose turn it is. Consumes its key; None:
+    the learner does not search.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -422,6 +435,8 @@ class Learner(NamedTuple):
     sample: Callable[[PyTree, Situation, Key], tuple[Array, PyTree]] | None = None
     # (Policy, Situation [B], key) -> (action, carry)
     own: Callable[[PyTree], PyTree] | None = None
+    search: Callable[[PyTree, Situation, Key], Any] | None = None
+    # (Policy, Situation [B], key) -> Planned [G]
 
 
 class Replay(NamedTuple):

@@ -39,7 +39,8 @@ def check_env(args: list[str]) -> int:
         env = envs.make(options.env, **options.params)
         result = examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:
-        report = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}
+        played = {"steps": options.steps, "envs": options.envs}
+        report = {"env": options.env, **played, "marks": _marks(env), **result._asdict()}
         output.show(json.dumps(report, indent=2))
         return 2 if result.problems else 0
     if result.problems:
@@ -54,12 +55,20 @@ def _summary(env: "Env", result: "Examined", options: "CheckOptions") -> list[st
         ("observations", _space(env.observation_space)),
         ("actions", _space(env.action_space)),
         *([("agents", str(env.num_agents))] if env.num_agents > 1 else []),
+        *([("marks", ", ".join(marks))] if (marks := _marks(env)) else []),
         ("play", f"{options.envs} copies, {options.steps} steps each, at random"),
         ("episodes", f"{result.terminated} terminated, {result.truncated} truncated"),
         *(("note", note) for note in result.notes),
     ]
     first = f"{options.env} passes all checks of its spaces, its types and the values in this play:"
     return [first, *(f"  {name:<14}{text}" for name, text in rows)]
+
+
+def _marks(env: "Env") -> list[str]:
+    """Returns what the environment says of itself, of the flags that are saved with a policy."""
+    from purerl.envs.spaces_only import FLAGS
+
+    return [flag for flag in FLAGS if getattr(env, flag)]
 
 
 def _space(space: Any) -> str:

@@ -24,7 +24,7 @@ def own(env: Env) -> Env:
     """Removes from observations what the policies of agents may not see: an observation is what ``Env.own`` selects."""
     if env.own is None:
         return env
-    return with_view(env._replace(own=None, state=None), env.own, env.own(env.observation_space))
+    return with_view(env._replace(own=None, state=None, hidden=True), env.own, env.own(env.observation_space))
 
 
 def with_ids(env: Env) -> Env:
@@ -128,7 +128,7 @@ def only(env: Env, select: Select) -> tuple[Env, Select]:
     """
     space, fill = filled(env.observation_space, select)
     of_part = lambda read: read and (lambda part: read(fill(part)))
-    changed = env._replace(own=None, state=None, legal=of_part(env.legal), acting=of_part(env.acting))
+    changed = env._replace(own=None, state=None, hidden=True, legal=of_part(env.legal), acting=of_part(env.acting))
     return with_view(changed, select, space), fill
 
 
@@ -208,6 +208,9 @@ def joint(env: Env, previous: bool = False) -> Env:
         host=env.host,
         design=env.design,
         info_names=env.info_names,
+        partly_observed=env.partly_observed,
+        hidden=env.hidden or env.own is not None,
+        redraw=game.redraw,
     )
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import spaces
-from purerl.envs import check_host, check_play
+from purerl.envs import chance, check_host, check_play
 from purerl.envs.check_types import trace_problems, type_problems
 from purerl.errors import ConfigError
 from purerl.types import Env, Key
@@ -58,6 +58,7 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     played = check_play.play(env, key, num_steps, num_envs)
     terminated, truncated = int(played.terminated), int(played.truncated)
     notes = picture_notes(env)
+    notes += key_notes(env)
     notes += [] if played.varied else ["every episode begins with the same state and observation: nothing is drawn"]
     if not terminated + truncated:
         notes.append("no episode ended, so episode ends were not checked; increase --steps")
@@ -66,6 +67,12 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     elif not terminated or not truncated:
         notes.append(f"no episode was {'truncated' if terminated else 'terminated'}")
     return Examined(check_play.lines(played) + trace_problems(env, key), notes, terminated, truncated)
+
+
+def key_notes(env: Env) -> list[str]:
+    """Returns a line for each leaf of the states that looks like a random key which searches would read."""
+    line = "looks like a random key; no search can plan here without redraw, which draws it anew"
+    return [f"env_state{path}: {line}" for path in chance.plain_keys(env)]
 
 
 def picture_notes(env: Env) -> list[str]:

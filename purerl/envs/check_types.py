@@ -72,7 +72,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
     problems += _seat_problems(env, env_state, step) + _info_problems(env, step)
     problems += _state_problems(env_state, next_state, "step")
     problems += _weak("step's env_state", next_state)
-    problems += _keep_problems(env, env_state)
+    problems += _changed_state_problems(env, env_state, key)
     try:
         level, *batch = _led((drawn["levels"], drawn["noise"], env_state, action), (2,))
         jax.eval_shape(jax.vmap(env.begin), level)
@@ -150,15 +150,20 @@ def _design_problems(env: Env, level: PyTree, key: Key) -> list[str]:
     return lines
 
 
-def _keep_problems(env: Env, env_state: PyTree) -> list[str]:
-    """Returns what is wrong with `keep`, which makes a state of two."""
-    if env.keep is None:
-        return []
-    try:
-        kept = jax.eval_shape(env.keep, env_state, env_state)
-    except RAISED as error:
-        return [f"keep: cannot be traced by jit: {one_line(error)}"]
-    return _state_problems(env_state, kept, "keep") + _weak("keep's env_state", kept)
+def _changed_state_problems(env: Env, env_state: PyTree, key: Key) -> list[str]:
+    """Returns what is wrong with `keep`, which makes a state of two, and with `redraw`, which makes one of one."""
+    problems: list[str] = []
+    for name, first in {"keep": env_state, "redraw": key}.items():
+        change = getattr(env, name)
+        if change is None:
+            continue
+        try:
+            changed = jax.eval_shape(change, first, env_state)
+        except RAISED as error:
+            problems.append(f"{name}: cannot be traced by jit: {one_line(error)}")
+            continue
+        problems += _state_problems(env_state, changed, name) + _weak(f"{name}'s env_state", changed)
+    return problems
 
 
 def agent_axis(env: Env) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from purerl.envs import chance
 from purerl.types import Array, Env, PyTree, Step
 
 
@@ -23,6 +24,16 @@ def apart(env: Env) -> bool:
     return env.num_agents > 1 and not env.ends_together
 
 
+def begun(env: Env, inner: PyTree) -> PyTree:
+    """Returns the state of the `seated` environment in which a game of ``env`` is in the state ``inner``.
+
+    Where the environment does not tell who is present, all agents are.
+    """
+    if not apart(env):
+        return inner
+    return Seated(inner, env.present(inner) if env.present else jnp.ones(env.num_agents, bool))
+
+
 def seated(env: Env) -> Env:
     """Returns ``env`` with steps that say who was in the game, and when it is over; itself unless agents end `apart`.
 
@@ -33,9 +44,9 @@ def seated(env: Env) -> Env:
     if not apart(env):
         return env
 
-    def begin(level: PyTree) -> tuple[Seated, PyTree]:
+    def begin(level: PyTree) -> tuple[PyTree, PyTree]:
         inner, obs = env.begin(level)
-        return Seated(inner, env.present(inner) if env.present else jnp.ones(env.num_agents, bool)), obs
+        return begun(env, inner), obs
 
     def step(noise: PyTree, env_state: Seated, action: Array) -> tuple[Seated, Step]:
         after, made = advance(env, noise, env_state, action)
@@ -43,7 +54,8 @@ def seated(env: Env) -> Env:
 
     keep = env.keep
     seated_keep = keep and (lambda before, begun: begun._replace(inner=keep(before.inner, begun.inner)))
-    return env._replace(begin=begin, step=step, keep=seated_keep, present=None, ends_together=True)
+    changed = env._replace(begin=begin, step=step, keep=seated_keep, redraw=chance.within(env.redraw))
+    return changed._replace(present=None, ends_together=True)
 
 
 def advance(env: Env, noise: PyTree, env_state: Seated, action: Array) -> tuple[Seated, Step]:

@@ -21,7 +21,7 @@ MASKS = "legal", "acting"
 """Functions of an environment that are saved if they return a part of an observation as it is."""
 PARTS = "own", "state"
 """Functions of an environment that select parts of an observation."""
-FLAGS = "zero_sum", "partly_observed"
+FLAGS = "zero_sum", "partly_observed", "hidden"
 MOST_LEAVES, MOST_ELEMENTS, DEEPEST = 1000, 2**28, 16
 """Sizes up to which spaces are read from a file."""
 SAMPLES = 16

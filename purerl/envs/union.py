@@ -1,12 +1,14 @@
 """Several environments behind one interface, selected by an index, so that one program trains in any of them."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
+from purerl.envs import chance
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -41,7 +43,12 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
         pairs = zip(envs, before, begun, strict=True)
         return tuple(env.keep(old, new) if env.keep else new for env, old, new in pairs)
 
+    def redraw(key: Key, states: PyTree) -> PyTree:
+        keys = jax.random.split(key, len(envs))
+        return tuple(chance.redrawn(env, one, state) for env, one, state in zip(envs, keys, states, strict=True))
+
     keeps = any(env.keep for env in envs)
+    told: dict[str, Any] = {name: any(getattr(env, name) for env in envs) for name in ("partly_observed", "hidden")}
     ways = {env.resets for env in envs}
     resets = ways.pop() if len(ways) == 1 else "every"
 
@@ -74,7 +81,11 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
         bound = np.float32(np.inf)
         name = "+".join(env.name for env in envs)
         space = Box(-bound, bound, (width,), jnp.float32)
-        return Env(name, levels, begin, noise, step, space, actions, keep=keep if keeps else None, resets=resets)
+        held: dict[str, Any] = {
+            "keep": keep if keeps else None,
+            "redraw": redraw if any(env.redraw for env in envs) else None,
+        }
+        return Env(name, levels, begin, noise, step, space, actions, resets=resets, **held, **told)
 
     return choose
 

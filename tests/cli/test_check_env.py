@@ -131,6 +131,18 @@ def always_ending():
 
 def ignored_key():
     return sound(levels=lambda key, shape: jnp.zeros(shape))
+
+
+def holding_key():
+    """A state with a plain key, and what an agent may not know."""
+    move = lambda now, action: ((now[0] - jnp.array([0.0, 1.0]), now[1]), 1.0, now[0][1] <= 1)
+    begin = lambda level: (jnp.stack([level, jnp.float32(3)]), jnp.array([3, 4], jnp.uint32))
+    env = sound(initial=begin, dynamics=move, observe=lambda now: now[0])
+    return env._replace(hidden=True, partly_observed=True)
+
+
+def wrong_redraw():
+    return holding_key()._replace(redraw=lambda key, state: state._replace(t=0.0))
 '''
 BAD = {
     "nan_at_step_3": "reward: is not finite, first at step 3",
@@ -144,6 +156,7 @@ BAD = {
     "itself": "step's env_state: where an episode ends it is like what begin gives",
     "stale": "step's next_obs: where an episode ends it is like what begin gives",
     "empty_levels": "levels: holds no array",
+    "wrong_redraw": "env_state.t: int32[] after begin, but float32[] after redraw",
     "untraceable": "step: cannot be traced by jit: TracerBoolConversionError",
     "impure_begin": "begin: gives two results for one level",
     "impure_step": "step: is another program each time it is traced",
@@ -151,6 +164,7 @@ BAD = {
 NOTED = {
     "never_ending": "no episode ended, so episode ends were not checked; increase --steps",
     "always_ending": "every step ended an episode, so no other steps were checked",
+    "holding_key": "env_state.physical[1]: looks like a random key; no search can plan here without redraw",
     "ignored_key": "every episode begins with the same state and observation: nothing is drawn",
 }
 
@@ -181,7 +195,9 @@ def test_bad_environments(name, here, capsys):
 @pytest.mark.parametrize("name", NOTED)
 def test_noted_environments(name, here, capsys):
     run("check-env", f"checked_own:{name}", "--steps", "8", "--envs", "2")
-    assert f"note          {NOTED[name]}" in capsys.readouterr().out and NOTED[name] in PAGE
+    out = capsys.readouterr().out
+    assert f"note          {NOTED[name]}" in out and NOTED[name].removeprefix("env_state.physical[1]: ") in PAGE
+    assert ("marks         partly_observed, hidden" in out) == (name == "holding_key")
 
 
 @pytest.mark.rest

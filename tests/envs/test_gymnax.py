@@ -213,6 +213,12 @@ def test_parameters_reach_gymnax():
     assert envs.make("FrozenLake-misc", map_name="8x8").observation_space == Box(0.0, 1.0, (64,), jnp.float32)
 
 
+def test_what_episodes_draw_and_never_show_is_hidden():
+    hidden = {"SimpleBandit-bsuite": {}, "PointRobot-misc": {}, "DeepSea-bsuite": {"sample_action_map": True}}
+    assert all(envs.make(name, **params).hidden for name, params in hidden.items())
+    assert not envs.make("DeepSea-bsuite").hidden and not envs.make("Catch-bsuite").hidden
+
+
 def test_adapter_explains_itself():
     with pytest.raises(ConfigError, match="env = 'CartPole-v1': unknown parameter gravty; nearest: gravity"):
         envs.make("gymnax/CartPole-v1", gravty=1.0)

@@ -31,6 +31,9 @@ BINARY = (
 PARTLY_OBSERVED = "MemoryChain-bsuite", "MetaMaze-misc", "BernoulliBandit-misc", "GaussianBandit-misc"
 """Environments in which earlier observations of the episode matter."""
 
+HIDDEN = "SimpleBandit-bsuite", "PointRobot-misc"
+"""Environments whose episodes draw what no observation shows: the rewards of arms, the goal."""
+
 TERMINATING = ("DiscountingChain-bsuite",)
 """Environments that gymnax 1.0 truncates where their originals terminate.
 
@@ -109,7 +112,8 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
         return strong(env_state), Step(observe(obs), jnp.asarray(reward, jnp.float32), terminated, truncated)
 
     env = Env(name, jax.random.split, begin, jax.random.split, step, observation_space, action_space)
-    return env._replace(partly_observed=name in PARTLY_OBSERVED)
+    sampled = getattr(env_params, "sample_action_map", False) is not False  # DeepSea-bsuite's, in each episode
+    return env._replace(partly_observed=name in PARTLY_OBSERVED, hidden=name in HIDDEN or sampled)
 
 
 def _space(name: str, role: str, space: Any) -> Space:

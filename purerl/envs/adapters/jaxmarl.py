@@ -31,6 +31,10 @@ SHARED = "SMAX", "HeuristicEnemySMAX", "LearnedPolicyEnemySMAX"
 
 In SMAX each unit earns its team's reward, dead or alive (``compute_reward`` of JaxMARL 0.2.0).
 """
+HIDDEN = ("SMAX", "overcooked_v2", "hanabi", "jaxnav") + tuple(
+    f"MPE_simple_{each}" for each in ("adversary", "crypto", "push", "reference", "speaker_listener", "world_comm")
+)
+"""Beginnings of the names of environments whose states hold what some agent does not see."""
 LATE = "MPE", "SMAX"
 """Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
 
@@ -65,7 +69,7 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> E
             raise ConfigError(f"env = {name!r}: {error}") from None
     timed, shared = task.startswith(TIMED), task.startswith(SHARED)
     env = from_jaxmarl(name, environment, timed=timed, shared=shared, max_steps=max_steps)
-    return env._replace(design=seeds(0.0)) if task in GENERATED else env
+    return env._replace(design=seeds(0.0) if task in GENERATED else None, hidden=task.startswith(HIDDEN))
 
 
 def from_jaxmarl(

@@ -18,6 +18,9 @@ from purerl.types import Array, Env, Key, PyTree
 FEW = 64
 """The most values with which a number of Jumanji's kind ``DiscreteArray`` is shown as a one-hot vector."""
 
+HIDDEN = "Minesweeper-v0", "RobotWarehouse-v0", "SearchAndRescue-v0"
+"""Environments whose states hold what observations do not show: mines, and what is out of sight."""
+
 _SIDES = ("minimum", -np.inf), ("maximum", np.inf)
 """Bounds of a spec, and what stands for one that it does not have."""
 
@@ -42,7 +45,7 @@ def make_jumanji(task: str, *, max_steps: int | None = None, **params: Any) -> E
         if limit is not None:
             max_steps = limit if max_steps is None else max_steps
             environment = jumanji.make(task, time_limit=max_steps + 1)
-    return from_jumanji(name, environment, max_steps=max_steps)
+    return from_jumanji(name, environment, max_steps=max_steps)._replace(hidden=task in HIDDEN)
 
 
 def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None) -> Env:

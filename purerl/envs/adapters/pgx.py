@@ -16,6 +16,9 @@ from purerl.types import Array, Env, Key, PyTree
 SEATED = "kuhn_poker", "leduc_holdem"
 """Games whose observations do not show who began, without which different situations look the same."""
 
+HIDDEN = "bridge_bidding", "kuhn_poker", "leduc_holdem", "sparrow_mahjong"
+"""Games whose states hold cards or tiles that a player may not know."""
+
 MEANT = {"go_9x9": {"size": 9}}
 """Arguments that a game's name stands for, unlike the constructor's defaults."""
 
@@ -87,6 +90,7 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None) -> En
 
     with lenient():
         (state, _), shapes = jax.eval_shape(reset, jax.random.key(0))
+    hidden = environment.id in HIDDEN
     env = episodes(
         name,
         reset,
@@ -100,4 +104,4 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None) -> En
     )
     if not several:
         return env
-    return env._replace(acting=lambda obs: obs["acting"], zero_sum=True, ends_together=True)
+    return env._replace(acting=lambda obs: obs["acting"], zero_sum=True, ends_together=True, hidden=hidden)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces, trees
+from purerl.envs import chance as randomness
 from purerl.envs.episodic import no_noise
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Space
@@ -84,7 +85,7 @@ def episodes(
 ) -> Env:
     """Makes an `Env` of an environment without automatic reset, whose numbers may be of any dtype.
 
-    A level is a key.
+    A level is a key. `Env.redraw` replaces the keys that states hold in fields called as in `chance.NAMES`.
 
     Args:
         name: The name of the `Env`.
@@ -136,6 +137,7 @@ def episodes(
         action_space,
         legal,
         num_agents,
+        redraw=randomness.within(randomness.named_redrawn),
     )
 
 

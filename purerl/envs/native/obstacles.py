@@ -144,7 +144,7 @@ def obstacles(
         action_space=Box(-1.0, 1.0, (2,), jnp.float32),
     )
     sizes = (PARTS,) * (2 * obstacles + 4) + (RADII,) * obstacles
-    return env._replace(design=Design(change, sizes, build, solved=0.5))
+    return env._replace(design=Design(change, sizes, build, solved=0.5), hidden=True)
 
 
 def _lengths(vectors: Array) -> Array:

@@ -130,7 +130,7 @@ def matrix_shaping(
     observation_space = Box(0.0, 1.0, (5 if hide_opponent else 10,), jnp.float32)
     action_space = Box(-np.inf, np.inf, (5,), jnp.float32)
     env = Env(NAME, levels, begin, no_noise, step, observation_space, action_space, num_agents=num_agents, keep=keep)
-    return env._replace(ends_together=True)
+    return env._replace(ends_together=True, hidden=several or bool(hide_opponent))
 
 
 def seats(matrices: Any) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw, spaces
+from purerl.envs import chance
 from purerl.envs.wrappers.kinds import RANGES
 from purerl.envs.wrappers.parts import kept, needs_one_agent
 from purerl.errors import ConfigError
@@ -80,12 +81,12 @@ def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
         return parameters, plain.design.build(key, inner) if plain.design else plain.levels(key, ())
 
     sizes = (PARTS,) * len(ends) + (plain.design.sizes if plain.design else ())
-    return plain._replace(
+    held = plain._replace(hidden=True, keep=kept(plain), redraw=chance.within(plain.redraw))
+    return held._replace(
         design=Design(change, sizes, build, plain.design.solved if plain.design else None),
         levels=levels,
         begin=begin,
         step=step,
-        keep=kept(plain),
         observation_space=spaces.tree_map(_hull, *[env.observation_space for env in corners]),
         action_space=spaces.tree_map(_hull, *[env.action_space for env in corners]),
     )

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from purerl.envs import chance
 from purerl.errors import ConfigError
 from purerl.spaces import Space
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -32,7 +33,12 @@ def holding(
         **fields: Replace those of ``env``.
     """
     present = env.present
-    held = {"keep": kept(env), "present": present and (lambda env_state: present(env_state.inner)), **fields}
+    held = {
+        "keep": kept(env),
+        "present": present and (lambda env_state: present(env_state.inner)),
+        "redraw": chance.within(env.redraw),
+        **fields,
+    }
     return env._replace(begin=lambda level: hold(*env.begin(level)), step=step, **held)
 
 

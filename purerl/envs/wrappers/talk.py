@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
+from purerl.envs import chance
 from purerl.envs.wrappers.parts import beside, kept, needs, needs_all_legal, needs_one_agent, with_view
 from purerl.errors import ConfigError
 from purerl.spaces import Box
@@ -57,7 +58,8 @@ def messages(env: Env, channel: Channel, speak: Callable[[Array], Array]) -> Env
             others, if there are several agents, or if actions may be illegal, which the hidden elements might tell.
     """
     hear, space = _heard(env, channel)
-    return with_view(env, lambda obs: hear(obs, speak(obs)), space)
+    hidden = env.hidden or bool(channel.unseen)
+    return with_view(env._replace(hidden=hidden), lambda obs: hear(obs, speak(obs)), space)
 
 
 def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal: Goal) -> Env:
@@ -79,7 +81,8 @@ def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal
         return Led(inner, target), step._replace(next_obs=hear(obs, speak(obs, target)), reward=reward)
 
     levels = beside(env.levels, "led", goal.draw)
-    return env._replace(levels=levels, begin=begin, step=step, keep=kept(env), observation_space=space, design=None)
+    changed = env._replace(levels=levels, begin=begin, step=step, keep=kept(env), observation_space=space, design=None)
+    return changed._replace(hidden=True, redraw=chance.within(env.redraw))
 
 
 def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array], Box]:

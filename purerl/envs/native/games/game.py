@@ -28,6 +28,7 @@ def game(
     own: Callable[[PyTree], PyTree] | None = None,
     state: Callable[[PyTree], PyTree] | None = None,
     zero_sum: bool = False,
+    hidden: bool = False,
 ) -> Env:
     """Makes an `Env` of a game of ``num_agents`` agents ``N``, whose episodes end together.
 
@@ -38,6 +39,7 @@ def game(
         own: As in `Env`.
         state: As in `Env`.
         zero_sum: As in `Env`.
+        hidden: As in `Env`.
         num_actions: The number of actions of each agent. Actions are brought into range.
         num_agents: As in `episodic`.
         initial: As in `episodic`.
@@ -61,7 +63,7 @@ def game(
         noise=noise,
         num_agents=num_agents,
     )
-    return env._replace(acting=acting, own=own, state=state, zero_sum=zero_sum)
+    return env._replace(acting=acting, own=own, state=state, zero_sum=zero_sum, hidden=hidden)
 
 
 def bits(size: int) -> Box:

@@ -86,4 +86,5 @@ def kuhn_poker(*, draw_seats: int = 1) -> Env:
         levels=lambda key, shape: spaces.sample(MultiDiscrete((3, 2, 2)), key, shape),
         acting=acting,
         zero_sum=True,
+        hidden=True,
     )
