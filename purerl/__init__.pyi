@@ -13,6 +13,7 @@ from . import types as types
 from .algos.a2c import a2c as a2c
 from .algos.agent57 import agent57 as agent57
 from .algos.algorithm import Algorithm as Algorithm
+from .algos.alphazero import alphazero as alphazero
 from .algos.apex import apex as apex
 from .algos.appo import appo as appo
 from .algos.c51 import c51 as c51

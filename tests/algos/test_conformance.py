@@ -15,6 +15,7 @@ from purerl import envs, evaluate, loops
 from purerl.algos import (
     a2c,
     agent57,
+    alphazero,
     apex,
     appo,
     c51,
@@ -136,6 +137,11 @@ def critics_at_mode(make_network, action):
         return jnp.mean(action(out, network, state.params["critic"], obs), axis=-1)
 
     return value
+
+
+def searched_value(config, env, state, obs):
+    """The network's own, without a search."""
+    return alphazero.make_network(config, env).unroll(state.params, obs, (), jnp.zeros(()))[1]
 
 
 def of_box(mode):
@@ -435,6 +441,23 @@ ROWS = {
         critics_at_mode(mpo.make_network, of_discrete),
         free=FREE,
         idle=("m_step_kl_deviation", *PRIORITIES),
+    ),
+    "alphazero": Row(
+        alphazero.alphazero,
+        alphazero.AlphaZeroConfig(**FROM_REPLAY, n_step=2, simulations=4),
+        searched_value,
+        free={"max_grad_norm": 10.0},
+        idle=PRIORITIES,
+        longer=4,  # a target's value is that of when the step was taken
+    ),
+    "alphazero-puct": Row(
+        alphazero.alphazero,
+        alphazero.AlphaZeroConfig(**FROM_REPLAY, planner="puct", value_targets="search", simulations=8),
+        searched_value,
+        free={"max_grad_norm": 10.0},
+        idle=PRIORITIES,
+        longer=4,
+        rtol=0.03,  # a target sums one reward, and what follows it as it was valued when the step was taken
     ),
     "masac": Row(
         masac.masac,

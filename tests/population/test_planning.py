@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from compiling import shipped_environment
 
-from purerl import envs, plan, ppo
+from purerl import alphazero, envs, plan, ppo, trees
 from purerl.population import planning
 from purerl.population.arithmetic import flops, product_flops
+from purerl.types import Situation
 
 MEASURE = r"""
 import pathlib, re, psutil
@@ -96,6 +97,25 @@ def test_plan_of_a_population():
     trainer = ppo.make_trainer(config, envs.make("CartPole-v1"))
     step = flops(trainer.step, jax.eval_shape(trainer.init, jax.random.key(0))) / trainer.env_steps
     assert step < small.flops_per_frame < 2 * step  # the initialisers weigh in such a short training
+
+
+@pytest.mark.weekly
+def test_the_trees_of_a_search_count():
+    """Each simulation adds a node to each tree: a state, 6 numbers an action and 5 more, and a pass of the network. A
+    program holds a second tree where XLA copies it."""
+    games, env, shapes, costs = 64, envs.make("TicTacToe-v0"), jax.eval_shape, []
+    of_game = shapes(lambda key: jax.vmap(env.reset)(jax.random.split(key, games)), jax.random.key(0))
+    env_state, obs = of_game[0], shapes(lambda obs: trees.merge(obs, 2), of_game[1])
+    for simulations in (8, 72):
+        learner = alphazero.make_learner(alphazero.Config(simulations=simulations, hidden_sizes=(8,)), env)
+        acting = shapes(learner.behaviour, shapes(learner.init, jax.random.key(0), obs))
+        given = acting, Situation(obs, (), env_state), learner.noise(jax.random.key(0), (2 * games,))
+        program = jax.jit(learner.explore).lower(*given).compile()
+        costs.append((planning.program_bytes(program), flops(learner.explore, *given)))
+    node = trees.nbytes(env_state) / games + 4 * (6 * 9 + 5)
+    bytes_more, flops_more = (large - small for small, large in zip(*costs, strict=True))
+    assert 1 < bytes_more / (64 * games * node) < 2.5
+    assert flops_more > 64 * games * 2 * (27 * 8 + 8 * 10)
 
 
 def test_words_for_sizes():

@@ -47,8 +47,9 @@ CASES = {
     "v-mpo": ("v-mpo", "CartPole-v1", PPO),
     "prioritised dqn": ("dqn", "CartPole-v1", {**REPLAY, "prioritised": True, "epsilon_ladder": 3.0}),
     "dqn": ("dqn", "CartPole-v1", REPLAY),
+    "alphazero": ("alphazero", "TicTacToe-v0", {**REPLAY, "n_step": 4, "simulations": 4}),
 }
-ITERATIONS = {"ppo": 3, "v-mpo": 3, "recurrent ppo with moments": 3, "prioritised dqn": 3}
+ITERATIONS = {"ppo": 3, "v-mpo": 3, "recurrent ppo with moments": 3, "prioritised dqn": 3, "alphazero": 3}
 """So many have at least ten updates."""
 
 
@@ -125,7 +126,7 @@ def compare(result, expected):
 
 
 @pytest.mark.rest
-@pytest.mark.weekly("moments", "dqn", "v-mpo")
+@pytest.mark.weekly("moments", "dqn", "v-mpo", "alphazero")
 def test_as_lanes_of_one_device(case):
     compare(case.run(2), case.expected)
 

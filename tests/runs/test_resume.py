@@ -137,11 +137,20 @@ def test_every_kind_of_run(name, after, tmp_path, capsys):
         assert rankings[0] == rankings[1] and len(rankings[0]["ranked"]) == 3
 
 
+GAMES = "--env TicTacToe-v0 --opponents past --num-envs 8 --n-step 4"
+KILLED = {
+    "optimiser": ["ppo", *SMALL, "--total-steps", "16384", "--optimiser", "mine.npy"],
+    "search": ["alphazero", *SMALL, *REPLAY, *f"--total-steps 8192 --simulations 4 {GAMES}".split()],
+}
+
+
 @pytest.mark.weekly
-def test_what_an_optimiser_remembers_survives_a_kill(tmp_path):
-    """Momenta and a memory of each parameter, the count of updates and the key of the noise, after SIGKILL."""
+@pytest.mark.parametrize("name", KILLED)
+def test_what_is_remembered_survives_a_kill(name, tmp_path):
+    """Momenta and a memory of each parameter, the count of updates and the key of the noise, after SIGKILL. And what
+    searches said of positions in a replay, with the states of games between a learner and its past."""
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=1211).astype(np.float32))
-    args = ["train", "ppo", *SMALL, "--total-steps", "16384", "--optimiser", str(tmp_path / "mine.npy")]
+    args = ["train", *(str(tmp_path / word) if word == "mine.npy" else word for word in KILLED[name])]
     run(*args, "--out", tmp_path / "whole")
     often = ["--checkpoint-seconds", "1e-9", "--out", str(tmp_path / "run")]
     command = [sys.executable, "-m", "purerl.cli", *args, *often]

@@ -151,7 +151,7 @@ class PastBehaviour(NamedTuple):
 def at_rows(here: Situation, rows: np.ndarray, num_agents: int) -> Situation:
     """Returns the situation of these rows, with the states of their environments."""
     env_state = trees.take(here.env_state, rows // num_agents)
-    return Situation(trees.take(here.obs, rows), trees.take(here.carry, rows), env_state)
+    return Situation(trees.take(here.obs, rows), trees.take(here.carry, rows), env_state, rows % num_agents)
 
 
 def against_past(config: PastSettings, num_envs: int, num_agents: int, learner: Learner) -> Learner:
