@@ -25,6 +25,8 @@ def evaluate(args: list[str]) -> int:
 
     if options.levels and options.against:
         raise ConfigError(f"levels = {options.levels!r}: cannot be combined with against = {options.against!r}")
+    if options.simulations_against is not None and not options.against:
+        raise ConfigError(f"simulations_against = {options.simulations_against}: has no effect without against")
 
     from purerl.display import progress, tables
     from purerl.runs.reading import evaluation, levels
@@ -35,12 +37,13 @@ def evaluate(args: list[str]) -> int:
         how = options.episodes, options.max_steps, options.seed
         trust = trusted_modules.memory(options.trust)
         given: dict[str, Any] = {"trust": trust, "env_params": params, "sample": options.sample}
+        given["simulations"] = options.simulations
         with progress.waiting(progress.console(), "evaluating"):
             if options.levels:
                 result = levels.evaluate_in_levels(options.run, options.levels, *how, **given)
             else:
-                more = {**given, "eval_envs": options.eval_envs}
-                result = evaluation.evaluate_run(options.run, *how, against=options.against, **more)
+                given |= {name: getattr(options, name) for name in ("eval_envs", "against", "simulations_against")}
+                result = evaluation.evaluate_run(options.run, *how, **given)
     if options.json:
         output.show(json.dumps(finite(result), indent=2))
     elif options.levels:

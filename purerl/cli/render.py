@@ -17,11 +17,9 @@ def render(args: list[str]) -> int:
     cfg.check(options)
     params = options.params
 
-    from purerl.runs.reading import episodes, filmed
+    from purerl.runs.reading import episodes
 
     with prepared(options), copies.planned(pictures=True):
-        path, frames, played = episodes.render(options, params)
-    text = filmed.in_words([episode.returns for episode in played])
-    sampled = "sampled, " if options.sample else ""
-    output.show(f"{printable(shown(path))}: {frames} frames, {sampled}{text}")
+        path, frames, told = episodes.render(options, params)
+    output.show(f"{printable(shown(path))}: {frames} frames, {told}")
     return 0

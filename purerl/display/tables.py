@@ -60,12 +60,12 @@ def _played(summary: dict[str, Any]) -> list[str]:
         return ["no return"]
     by_seat = in_seats(summary, alive)
     if "seat_won_per_seed" in summary:
-        return [by_seat]
+        return [f"{by_seat}{words.simulations(summary)}"]
     everyone = np.where(alive, summary["return_per_seed"], np.nan)
     least = float(np.nanmin(everyone))
     worst = f" (worst: agent {np.nanargmin(everyone)}, {least:.{words.digits(*returns)}f})"
     known = f"{in_words(np.array(returns))}{worst if len(returns) >= aggregates.LEAST else ''}"
-    return [f"{sampled(summary)}return {known}", by_seat]
+    return [f"{sampled(summary)}return {known}{words.simulations(summary)}", by_seat]
 
 
 def sampled(result: dict[str, Any]) -> str:
@@ -91,7 +91,8 @@ def print_evaluation(result: dict[str, Any]) -> None:
             output.show(before + result[name]["words"])
     results = [name for name in OUTCOMES if f"{name}_per_seed" in result]
     told = dict(list(result.get("info_per_seed", {}).items())[:MOST_TOLD])
-    title = f"{result['algo']} on {result['env']}, means of {result['episodes']} {sampled(result)}episodes"
+    played = f"{result['episodes']} {sampled(result)}episodes{words.simulations(result)}"
+    title = f"{result['algo']} on {result['env']}, means of {played}"
     table = Table("agent", *names, "return", "std", "length", "unfinished", *results, *map(escape, told), title=title)
     columns = [result[f"{name}_per_seed"] for name in ("return", "return_std", "length", "unfinished")]
     columns += [_shares(result, name) for name in results]
@@ -110,8 +111,8 @@ def print_evaluation(result: dict[str, Any]) -> None:
         of_all = f"{sampled(result)}return {known}{agents}" if known else "no return: no episode ended"
         is_game = "seat_won_per_seed" in result and "won_per_seed" not in result
         output.show(in_seats(result, [True] * size) if is_game and known else of_all)
-    if words := cut_off(result):
-        output.show(words)
+    if line := cut_off(result):
+        output.show(line)
 
 
 def _numbers(result: dict[str, Any]) -> list[str]:
@@ -179,7 +180,7 @@ def print_levels(result: dict[str, Any]) -> None:
     kinds = {"return": "{:.3f}", "solved": "{:.1%}"}
     kinds = {kind: form for kind, form in kinds.items() if f"{kind}_per_seed" in result}
     names, agents = list(result["members"][0]), result["members"]
-    played = f"{result['episodes']} {sampled(result)}episode(s) each"
+    played = f"{result['episodes']} {sampled(result)}episode(s) each{words.simulations(result)}"
     title = f"{result['algo']} on {result['env']}, {len(result['levels']):,} levels, {played}"
     shares = list(result["return_worst"])
     worst = [f"worst {float(share):.0%}" for share in shares]
@@ -222,7 +223,7 @@ def print_comparison(comparison: dict[str, Any]) -> None:
         better = row["first_is_better"]
         about = f"{row['algo']}, {count(row['env_steps'])} frames, {row['agents']} agent{'s'[: row['agents'] != 1]}"
         run, _, settings = printable(row["run"]).partition(": ")
-        drawn = ["sampled actions"] if sampled(row) else []
+        drawn = [*(["sampled actions"] if sampled(row) else []), *filter(None, [words.simulations(row)[2:]])]
         lines = [shortened(run, NAME), *textwrap.wrap(settings, NAME), shortened(about, NAME), *drawn]
         table.add_row(
             escape("\n".join(lines)),

@@ -45,6 +45,14 @@ def value(given: Any) -> str:
     return str(given) if isinstance(given, str | int) else f"{given:.4g}"
 
 
+def simulations(about: dict[str, Any]) -> str:
+    """Returns the number of simulations of a search, also of the opponents', after commas; empty without searches."""
+    own = about.get("simulations")
+    theirs = about.get("simulations_against")
+    told = f", {own} simulation{'s'[: own != 1]}" if type(own) is int else ""
+    return f"{told}, {theirs} of the opponents" if type(theirs) is int else told
+
+
 def agents(config: int, seeds: int) -> str:
     """Returns the numbers of the agents of a sweep's configuration as text: one for each of its seeds."""
     first = config * seeds

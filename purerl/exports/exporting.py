@@ -89,9 +89,13 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
 
 
 def of_agent(agent: evaluation.Agent) -> Acting:
-    """Makes the `Acting` of a run's agent. Raises `ConfigError` as `acting` does."""
+    """Makes the `Acting` of a run's agent. Raises `ConfigError` as `acting` does.
+
+    Of one that searches it is the network alone, as an agent of 0 simulations acts, and the card says so.
+    """
     card = {name: agent.saved[name] for name in ("algo", "env")}
     card |= {"env_params": agent.env_params, "agent": agent.choice.of[1], **agent.label, "purerl": __version__}
+    card |= evaluation.manner(False, agent.simulations)
     return acting(agent.learner, agent.policy, agent.env.observation_space, card)
 
 
@@ -112,6 +116,9 @@ def export_run(options: ExportOptions) -> Path:
         raise ConfigError(f"out = {str(path)!r}: exists and is not an export --to {options.to}")
     trust = trusted_modules.memory(options.trust)
     agent = evaluation.agent(options.run, options.agent, trust=trust)
+    if agent.simulations:
+        agent = evaluation.agent(options.run, options.agent, trust=trust, simulations=0)
+        say(console(), f"{agent.saved['algo']} searches in training; what is exported is the network alone")
     choosing.tell(agent.choice)
     policy = of_agent(agent)
     ranked = agent.choice.is_ranked and not agent.missing

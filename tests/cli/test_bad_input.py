@@ -243,6 +243,7 @@ def test_resets_are_a_parameter_of_the_environment(tmp_path):
 OF_PATHS = [
     "eval",
     "render",
+    "play",
     "export",
     "record",
     "dashboard",

@@ -61,12 +61,12 @@ const percent = (share) => (share === null ? "–" : `${Math.round(100 * share)}
 /** The number of a run in the list; of a zero-sum game, whose return is 0, how many games each seat won. */
 const valued = (run) => (isGame(run) ? `${run.seats.map((each) => Math.round(100 * each.won)).join("\u00a0:\u00a0")}\u00a0%` : short(result(run)));
 
-/** What a run's number in its final evaluation is called: that of sampled actions says so. */
-const returned = (run) => (run.sampled ? "sampled return" : "return");
+/** What a run's number in its final evaluation is called: that of sampled actions or of searches says so. */
+const returned = (run) => `${run.sampled ? "sampled return" : "return"}${run.searched || ""}`;
 
 /** What the number of a run in the list is. */
 function scored(run) {
-  if (isGame(run)) return `won by seat, ${percent(run.drawn)} drawn${run.sampled ? ", sampled" : ""}`;
+  if (isGame(run)) return `won by seat, ${percent(run.drawn)} drawn${run.sampled ? ", sampled" : ""}${run.searched || ""}`;
   if (run.kind === "evolve") return "fitness";
   if (run.kind === "sweep") return `best ${returned(run)}, IQM`;
   if (run.members === 1) return returned(run);

@@ -95,7 +95,7 @@ function outcome(run) {
   const interval = run.summary.return_iqm;
   const alive = run.results.filter((each) => each.alive && each.return !== null);
   if (run.kind === "evolve") return [short(result(run)), "fitness"];
-  if (isGame(run)) return [valued(run), `games won by seats ${run.seats.map((each) => each.seat).join(" : ")}; ${percent(run.drawn)} drawn${run.sampled ? "; sampled" : ""}`];
+  if (isGame(run)) return [valued(run), `games won by seats ${run.seats.map((each) => each.seat).join(" : ")}; ${percent(run.drawn)} drawn${run.sampled ? "; sampled" : ""}${run.searched || ""}`];
   if (run.sweep.length) {
     const best = run.sweep[0];
     const seeds = best.returns || [];

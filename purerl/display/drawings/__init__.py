@@ -21,11 +21,13 @@ class Moment(NamedTuple):
     - ``state``: the state of the environment within all transforms.
     - ``obs``: what the policy sees, ``[...]``, of several agents ``[N, ...]``.
     - ``action``: likewise; None in the last state of an episode, in which no action is taken.
+    - ``found``: what the search for the action found (`searches.beside`); (): there was none.
     """
 
     state: Any
     obs: Any
     action: Any
+    found: Any = ()
 
 
 class Drawing(NamedTuple):

@@ -479,6 +479,14 @@ class Setup(NamedTuple):
         taken = self.iterations(self.config.num_iterations) * self.trainer.env_steps
         return self.members.size * self.trainer.warmup_steps + taken
 
+    def searching(self, simulations: int) -> "Setup":
+        """Returns the set-up of an algorithm that searches, with this number of simulations of a search."""
+        changed: Any = lambda config: dataclasses.replace(config, simulations=simulations)
+        cfg.check(changed(self.config))
+        given = self.members.given
+        members = self.members._replace(given={**given, "config": changed(given["config"])})
+        return self._replace(config=changed(self.config), members=members)
+
     def part(self, which: slice) -> "Setup":
         """Returns the set-up of some of the members alone."""
         return self._replace(members=trees.take(self.members, which), labels=self.labels[which])

@@ -147,6 +147,15 @@ class Sampled:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Searched:
+    """Option of commands that play with policies that may search."""
+
+    simulations: Annotated[int | None, cfg.Range(0, 2**31)] = None
+    """Number of simulations of a search before each action. 0: the network acts alone. For algorithms that search, such
+    as AlphaZero. None: as many as in the training."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Agent:
     """Option of commands that use one agent of a run."""
 
@@ -394,7 +403,7 @@ class DistillOptions(Trust):
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalOptions(Printed, Trust, Sampled, Episodes, EnvParams, MachineOptions):
+class EvalOptions(Printed, Trust, Searched, Sampled, Episodes, EnvParams, MachineOptions):
     """What to evaluate, and how."""
 
     run: str
@@ -406,6 +415,8 @@ class EvalOptions(Printed, Trust, Sampled, Episodes, EnvParams, MachineOptions):
     eval_envs: cfg.NonNegativeCount = 0
     """Largest number of copies of a host environment that an agent is evaluated in; they share its episodes. 0: as many
     as it was trained in."""
+    simulations_against: Annotated[int | None, cfg.Range(0, 2**31)] = None
+    """Number of simulations of the opponents' searches, with against. None: as in simulations."""
     against: str = ""
     """Opponent in an environment with several agents: another run directory, whose agent of the same number plays, one
     agent of it (RUN:N, RUN:best, RUN:worst), or random. Seats rotate between episodes. Empty: each policy plays against
@@ -417,7 +428,7 @@ class EvalOptions(Printed, Trust, Sampled, Episodes, EnvParams, MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordOptions(Printed, Trust, Overwrite, Agent, Sampled, Episodes, EnvParams, MachineOptions):
+class RecordOptions(Printed, Trust, Overwrite, Agent, Searched, Sampled, Episodes, EnvParams, MachineOptions):
     """Which policy to record, in which environment, and where to write the file."""
 
     who: str
@@ -489,7 +500,7 @@ class DashboardOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RenderOptions(Trust, Overwrite, Agent, Sampled, Episodes, EnvParams, MachineOptions):
+class RenderOptions(Trust, Overwrite, Agent, Searched, Sampled, Episodes, EnvParams, MachineOptions):
     """Which agent to render, for how many episodes, and where to write the film."""
 
     run: str
@@ -504,6 +515,18 @@ class RenderOptions(Trust, Overwrite, Agent, Sampled, Episodes, EnvParams, Machi
     """Environment steps shown per second. 0: the environment's default."""
     size: Annotated[int, cfg.Range(64, 2048)] = 320
     """Height of the film in pixels."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayOptions(Trust, Agent, Searched, Sampled, EnvParams, MachineOptions):
+    """Which agent to play against, and in which seat."""
+
+    run: str
+    """Run directory of a training in a game of two that act in turn."""
+    seat: Literal["0", "1", "random"] = "random"
+    """Seat that you take. random: drawn for each game."""
+    seed: cfg.Seed = 0
+    """Seed of the games: of seats, of what the game draws, such as who begins, and of what the agent draws."""
 
 
 @dataclasses.dataclass(frozen=True)

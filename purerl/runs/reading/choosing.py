@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.display import words
 from purerl.display.progress import console, say
 from purerl.errors import ConfigError, printable
 from purerl.runs.describing import sweeps
@@ -144,7 +145,8 @@ def _scores(directory: Path) -> tuple[np.ndarray, str]:
     alive = guards.listed(summary, "alive_per_seed")
     if returns and len(alive) == len(returns):
         values = np.array([guards.plotted(x) for x in returns])
-        by = f"the mean {'sampled ' if summary.get('sampled') is True else ''}return of the final evaluation"
+        sampled = "sampled " if summary.get("sampled") is True else ""
+        by = f"the mean {sampled}return of the final evaluation{words.simulations(summary)}"
         return np.where([x is True for x in alive], values, np.nan), by
     best = guards.listed(guards.contents(directory, policies.DESCRIPTION), "best_return_per_seed")
     if best:

@@ -228,10 +228,10 @@ def _frames(directory: Path, summary: dict[str, Any], count: int) -> list[int]:
 
 
 def _facts(summary: dict[str, Any], agents: int, measured: Measure) -> dict[str, Any]:
-    """Returns what a row tells about a run, also whether what is measured is a return of sampled actions."""
-    sampled = measured.of_training is None and summary.get("sampled") is True
+    """Returns what a row tells about a run, also how actions were chosen where an evaluation is measured."""
+    how = evaluation.manner_of(summary) if measured.of_training is None else {}
     facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
-    return {**facts, "agents": agents, **(evaluation.SAMPLED if sampled else {})}
+    return {**facts, "agents": agents, **how}
 
 
 def _scores(directory: Path, summary: dict[str, Any], measured: Measure) -> np.ndarray:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import backend, trees
-from purerl.display import drawings, films
-from purerl.display.drawings import Drawing, Moment, boards
+from purerl.display import drawings, films, words
+from purerl.display.drawings import Drawing, Moment, boards, searches
 from purerl.display.drawings.sheet import captioned
 from purerl.display.films import Picture
 from purerl.envs import agents
@@ -107,7 +107,7 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     agent = _agent(options.who, options, env_params)
     about = {"run": Path(options.who).name, "agent": agent.choice.of[1], **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
-    about |= evaluation.SAMPLED if options.sample else {}
+    about |= evaluation.manner(options.sample, agent.simulations)
     copies = agent.saved["config"].get("num_envs", COPIES)
     env, acts = agent.env, player(agent.learner, agent.policy, sample=options.sample)
     if agent.learner.own:
@@ -125,6 +125,8 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
         raise ConfigError(f"agent = {options.agent}: {options.who} is not a run; omit --agent")
     if options.sample:
         raise ConfigError(f"sample = True: {options.who} is not a run; omit --sample")
+    if options.simulations is not None:
+        raise ConfigError(f"simulations = {options.simulations}: {options.who} is not a run; omit --simulations")
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
         return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
@@ -140,7 +142,8 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
 def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[str, Any]) -> Agent:
     """Reads the agent of a run that the options name, in its environment with ``env_params`` in place of its own."""
     trust = trusted_modules.memory(options.trust)
-    agent = evaluation.agent(run, options.agent, trust=trust, env_params=env_params, playing=True)
+    how: dict[str, Any] = {"env_params": env_params, "playing": True, "simulations": options.simulations}
+    agent = evaluation.agent(run, options.agent, trust=trust, **how)
     choosing.tell(agent.choice)
     return agent
 
@@ -150,7 +153,8 @@ def recorded_in_words(path: str, card: dict[str, Any]) -> str:
     size, returns = here(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
     sampled = "sampled " if card["policy"].get("sampled") else ""
     played = (
-        f"{card['episodes']} {sampled}episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
+        f"{card['episodes']} {sampled}episodes of {card['env']}{words.simulations(card['policy'])}, "
+        f"{card['steps']} steps, {card['truncated']} cut off"
     )
     scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
     return f"{printable(path)}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"
@@ -177,13 +181,13 @@ class Played(NamedTuple):
     last: Moment | None = None
 
 
-def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, list[Episode]]:
+def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, int, str]:
     """Writes the film that ``options`` ask for, with ``env_params`` in place of those of the run.
 
     Beside a film in the directory of the run the file `filmed.NAME` has its episodes.
 
     Returns:
-        Its path, the number of its pictures, and its episodes.
+        Its path, the number of its pictures, and how its episodes went, in words.
 
     Raises:
         ConfigError: The options are not possible. Nothing is played.
@@ -198,8 +202,9 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
     played: list[Episode] = []
 
-    def frame(moment: Moment, words: str) -> np.ndarray:
-        return captioned(stage.drawing.frame(moment, options.size - strip), words, strip)
+    def frame(moment: Moment, line: str) -> np.ndarray:
+        picture = stage.drawing.frame(moment, options.size - strip)
+        return captioned(searches.beside(picture, moment.found) if agent.learner.search else picture, line, strip)
 
     def pictures() -> Iterator[Picture]:
         for number in range(options.episodes):
@@ -218,11 +223,23 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
 
     with contextlib.closing(stage):
         frames = films.write(path, pictures(), fps)
+    how = evaluation.manner(options.sample, agent.simulations)
     if path.parent.resolve() == here(options.run).resolve():
-        sampled = evaluation.SAMPLED if options.sample else {}
-        about = {"agent": agent.choice.of[1], **agent.label, "seed_of_episodes": options.seed, **sampled}
+        about = {"agent": agent.choice.of[1], **agent.label, "seed_of_episodes": options.seed, **how}
         filmed.add(path, about, played)
-    return path, frames, played
+    return path, frames, filmed.told(how, [episode.returns for episode in played])
+
+
+def _watched(whole: Player, agent: Agent) -> Player:
+    """Returns the player ``whole`` of an agent with a carry that also has what the last search found; () without."""
+    search = agent.learner.search
+
+    def act(here: Situation, key: Array) -> tuple[PyTree, PyTree]:
+        own = here._replace(carry=here.carry[0])
+        action, carry = whole.act(own, key)
+        return action, (carry, search(agent.policy, own, key) if search else ())
+
+    return Player(act, whole.init_carry, lambda carry, step: (whole.remember(carry[0], step), carry[1]))
 
 
 class _Compiled:
@@ -235,16 +252,18 @@ class _Compiled:
             return playing(key, env, whole, 1)[0]()
 
         def play(key: Array, here: Situation, first: Array) -> tuple[Situation, tuple[PyTree, ...]]:
-            _, move = playing(key, env, whole, 1)
+            _, move = playing(key, env, _watched(whole, agent), 1)
 
             def one(here: Situation, time: Array):
-                after, action, step = move(here, time)
-                return after, ((here.env_state, here.obs), action, step._replace(next_obs=()))
+                after, action, step = move(here._replace(carry=(here.carry, ())), time)
+                carry, found = after.carry
+                shown = here.env_state, here.obs
+                return after._replace(carry=carry), (shown, action, step._replace(next_obs=()), found)
 
-            here, (shown, action, step) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
+            here, (shown, *rest) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
             last = here.env_state, here.obs
             shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
-            return here, (shown, action, step)
+            return here, (shown, *rest)
 
         how = backend.compiler_options()
         self._begin, self._play = (jax.jit(function, compiler_options=how) for function in (begin, play))
@@ -259,9 +278,10 @@ class _Compiled:
         here = self._begin(key)
         for first in itertools.count(0, STEPS):
             here, rows = self._play(key, here, first)
-            shown, action, step = jax.device_get(rows)
+            shown, action, step, found = jax.device_get(rows)
             for i in range(min(STEPS, max_steps - first)):
                 before, over = self._moment(shown, i, trees.take(action, i)), step.game_over[i].all()
+                before = before._replace(found=trees.take(found, (i, 0)))
                 if over or first + i + 1 == max_steps:
                     end = "terminated" if step.terminated[i].all() else "cut off"
                     yield Played(before, step.reward[i], end, self._moment(shown, i + 1, None))

@@ -15,10 +15,12 @@ import numpy as np
 
 from purerl import backend, population, spaces, trees
 from purerl.catalogue import EXTRAS, HOSTS
+from purerl.display import words
 from purerl.envs import spaces_only
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, one_line, own_code, place
 from purerl.interrupts import breakable
+from purerl.learners.parts import planning
 from purerl.loops.evaluation import Evaluation, Player, chosen_by, play, player, random_player, seated, versus
 from purerl.names import Trust, check_trusted, here, is_there
 from purerl.population import layouts
@@ -59,6 +61,21 @@ class Run(NamedTuple):
     def __repr__(self) -> str:
         agents = f"{self.setup.members.size} agent{'s'[: self.setup.members.size != 1]}"
         return f"Run({str(self.directory)!r}, {self.saved['algo']} on {self.saved['env']}, {agents})"
+
+    @property
+    def simulations(self) -> int | None:
+        """The number of simulations of a search before each action; None: the algorithm does not search."""
+        return planning.simulations(self.setup.config)
+
+    def searching(self, simulations: int | None) -> "Run":
+        """Returns the run with learners that search with this number of simulations.
+
+        It is the run itself for None, and where the algorithm does not search.
+        """
+        if simulations is None or self.simulations is None:
+            return self
+        setup = self.setup.searching(simulations)
+        return self._replace(setup=setup, learner=setup.make_learner(**trees.take(setup.members.given, 0)))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -110,6 +127,7 @@ def load(
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
     playing: bool = False,
+    simulations: int | None = None,
 ) -> Run:
     """Reads the policies of a run directory, which is untrusted.
 
@@ -123,10 +141,13 @@ def load(
             that names one is refused otherwise.
         env_params: Parameters of the environment in place of those of the run.
         playing: Whether the environment must be there.
+        simulations: The number of simulations of a search before each action, 0 for the network alone; None: as in the
+            training.
 
     Raises:
         ConfigError: There are no policies; or they are damaged; or the directory holds a sweep over several programs;
-            or the run is refused; or the environment has other spaces with ``env_params``.
+            or the run is refused; or the environment has other spaces with ``env_params``; or ``simulations`` are given
+            for an algorithm that does not search, or are negative.
     """
     path = Path(directory) / policies.DESCRIPTION
     if parts := sweeps.parts(Path(directory)):
@@ -154,7 +175,10 @@ def load(
             raise ConfigError(f"{path}: your code raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: the run cannot be rebuilt ({reason[:200]})") from error
-    return Run(saved, setup, env, learner, policy, missing, here(directory))
+    run = Run(saved, setup, env, learner, policy, missing, here(directory))
+    if simulations is not None and run.simulations is None:
+        raise ConfigError(f"simulations = {simulations}: {saved['algo']} does not search; omit it")
+    return run.searching(simulations)
 
 
 def _described(
@@ -226,6 +250,7 @@ class Agent(NamedTuple):
     - ``learner``, ``policy``: the learner and the policy that it acts by.
     - ``missing``: as in a `Run`.
     - ``choice``: which one it is, and by what it was chosen.
+    - ``simulations``, ``in_env``: as in a `Run`, and whether it searches in the environment, by its state.
     """
 
     saved: dict[str, Any]
@@ -236,6 +261,8 @@ class Agent(NamedTuple):
     policy: PyTree
     missing: str
     choice: Choice
+    simulations: int | None = None
+    in_env: bool = False
 
 
 def agent(
@@ -245,6 +272,7 @@ def agent(
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
     playing: bool = False,
+    simulations: int | None = None,
 ) -> Agent:
     """Reads an agent of a run directory: that of a number, the best or the worst (`choosing.choose`).
 
@@ -255,12 +283,14 @@ def agent(
     """
     choice = choosing.choose(directory, name)
     number = choice.number
-    run = load(choice.directory, trust=trust, env_params=env_params, playing=playing)
+    run = load(choice.directory, trust=trust, env_params=env_params, playing=playing, simulations=simulations)
     alone = run.only(number)
     params = env_part(run.setup.swept, number // len(run.saved["seeds"]))
     of_run = {**run.saved["env_params"], **params}
     policy = trees.take(alone.policy, 0)
-    return Agent(run.saved, alone.setup.labels[0], of_run, alone.env, alone.learner, policy, run.missing, choice)
+    searched = run.simulations, run.simulations is not None and run.setup.config.in_env
+    label = alone.setup.labels[0]
+    return Agent(run.saved, label, of_run, alone.env, alone.learner, policy, run.missing, choice, *searched)
 
 
 class Anew(NamedTuple):
@@ -273,15 +303,18 @@ class Anew(NamedTuple):
 def anew(agent: Agent, *, trust: Trust = False) -> Anew:
     """Plays other episodes with an agent than those that it was chosen by.
 
-    They are as many as each agent of its run plays in an evaluation, and sampled if those are.
+    They are as many as each agent of its run plays in an evaluation, and sampled if those are. Where it searches, it
+    does so with its own number of simulations.
     """
     options = guards.mapping(guards.contents(agent.choice.directory, config_file.NAME).get("options"))
     episodes = min(guards.count(options.get("eval_episodes")) or EPISODES, MOST_ANEW)
     sample = options.get("sample") is True
     run, number = agent.choice.of
-    result = evaluate_run(f"{run}:{agent.choice.name}", episodes, STEPS, 0, trust=trust, sample=sample)
+    how: dict[str, Any] = {"trust": trust, "sample": sample, "simulations": agent.simulations}
+    result = evaluate_run(f"{run}:{agent.choice.name}", episodes, STEPS, 0, **how)
     score, sampled = result["return_mean"], " sampled" if sample else ""
-    return Anew(score, f"agent {number}: mean return {score:.2f} in {episodes} other{sampled} episodes")
+    played = f"{episodes} other{sampled} episodes{words.simulations(result)}"
+    return Anew(score, f"agent {number}: mean return {score:.2f} in {played}")
 
 
 def shapes(description: TrainingDescription, members: int, env: Env | None = None) -> PyTree:
@@ -310,18 +343,23 @@ class Rivals(NamedTuple):
     - ``player``: ``player(env, policy)`` makes the player.
     - ``policies``: the policies ``[P]``, one for each member.
     - ``choice``: which agent plays, if one was named.
+    - ``simulations``: as in a `Run`.
     """
 
     player: Callable[[Env, PyTree], Player]
     policies: PyTree
     choice: Choice | None = None
+    simulations: int | None = None
 
 
-def rivals(run: Run, against: str, *, trust: Trust = False, sample: bool = False) -> Rivals:
+def rivals(
+    run: Run, against: str, *, trust: Trust = False, sample: bool = False, simulations: int | None = None
+) -> Rivals:
     """Makes the players of the other agents in an evaluation of ``run``.
 
     They are those of ``against``, a run directory (`load`), whose agents take turns if they are fewer; of
-    ``RUN:AGENT`` that agent; or, for `RANDOM`, random moves. Policies take their most likely actions, or ``sample``.
+    ``RUN:AGENT`` that agent; or, for `RANDOM`, random moves. Policies take their most likely actions, or ``sample``;
+    those that search do so with ``simulations`` (None: as in their training).
 
     Raises:
         ConfigError: The environment of ``run`` has one agent; or ``against`` cannot be read (`load`); or its agents
@@ -336,22 +374,28 @@ def rivals(run: Run, against: str, *, trust: Trust = False, sample: bool = False
     about = lambda run: (run.saved["env"], spaces.struct(run.env.observation_space), run.env.num_agents)
     if about(other) != about(run):
         raise ConfigError(f"against = {against!r}: must be a run in the same environment, {run.saved['env']}")
+    other = other.searching(simulations)
     chosen_by(other.learner, sample)
     which = np.arange(size) % other.setup.members.size
     theirs = trees.take(other.policy, which)
-    return Rivals(lambda env, policy: player(other.learner, policy, sample=sample), theirs, choice)
+    made = lambda env, policy: player(other.learner, policy, sample=sample)
+    return Rivals(made, theirs, choice, other.simulations)
 
 
 def of_source(
-    source: str | Path, *, trust: Trust, env_params: Mapping[str, Any] = MappingProxyType({})
+    source: str | Path,
+    *,
+    trust: Trust,
+    env_params: Mapping[str, Any] = MappingProxyType({}),
+    simulations: int | None = None,
 ) -> tuple[Run, Choice | None]:
     """Reads the run that is to play, of ``RUN:AGENT`` that agent alone, and how it was chosen (None: it is all)."""
     directory, name = choosing.parsed(source)
+    given: dict[str, Any] = {"trust": trust, "env_params": env_params, "playing": True, "simulations": simulations}
     if not name:
-        return load(directory, trust=trust, env_params=env_params, playing=True), None
+        return load(directory, **given), None
     choice = choosing.choose(directory, name)
-    run = load(choice.directory, trust=trust, env_params=env_params, playing=True)
-    return run.only(choice.number), choice
+    return load(choice.directory, **given).only(choice.number), choice
 
 
 def evaluate_run(
@@ -365,6 +409,8 @@ def evaluate_run(
     env_params: Mapping[str, Any] = MappingProxyType({}),
     eval_envs: int = 0,
     sample: bool = False,
+    simulations: int | None = None,
+    simulations_against: int | None = None,
 ) -> dict[str, Any]:
     """Plays the policies of a run directory, which is only read, and returns each member's results.
 
@@ -379,6 +425,8 @@ def evaluate_run(
         env_params: As for `load`.
         eval_envs: The largest number of host environments that a member plays in (0: as many as it was trained in).
         sample: Whether actions are drawn from the policies' distributions, instead of the most likely ones.
+        simulations: As for `load`.
+        simulations_against: Those of the players of the other agents; None: as many, if they search.
 
     Returns:
         The results of `Plays` and what identifies the run, which can be written as JSON.
@@ -386,9 +434,14 @@ def evaluate_run(
     Raises:
         ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`), or ``sample`` (`chosen_by`).
     """
-    run, choice = of_source(source, trust=trust, env_params=env_params)
+    run, choice = of_source(source, trust=trust, env_params=env_params, simulations=simulations)
     chosen_by(run.learner, sample)
-    others = rivals(run, against, trust=trust, sample=sample) if against else None
+    theirs = simulations if simulations_against is None else simulations_against
+    others = rivals(run, against, trust=trust, sample=sample, simulations=theirs) if against else None
+    if simulations_against is not None and (others is None or others.simulations is None):
+        raise ConfigError(
+            f"simulations_against = {simulations_against}: against = {against!r} does not search; omit it"
+        )
     copies, salt = eval_envs or run.setup.config.num_envs, ANEW_SALT if choice and choice.by else EVALUATION_SALT
     with own_code(run.saved["algo"]), contextlib.closing(Venue(copies)) as venue:
         plays = prepare(run.setup, episodes, max_steps, others=others, venue=venue, sample=sample)
@@ -408,8 +461,22 @@ class Batch(NamedTuple):
     theirs: PyTree
 
 
-SAMPLED = {"sampled": True}
-"""What the results of an evaluation also have if actions were drawn from the policy's distribution."""
+def manner(sample: bool, simulations: int | None) -> dict[str, Any]:
+    """Returns what results also have about how actions were chosen.
+
+    ``sampled`` is True where they were drawn from the policy's distribution, and ``simulations`` the number of those of
+    a search before each action; neither is there otherwise.
+    """
+    searched = {} if simulations is None else {"simulations": simulations}
+    return {**({"sampled": True} if sample else {}), **searched}
+
+
+def manner_of(result: dict[str, Any]) -> dict[str, Any]:
+    """Returns the `manner` of the result of an evaluation, which may be of an untrusted file."""
+    number = result.get("simulations")
+    return manner(result.get("sampled") is True, number if type(number) is int else None)
+
+
 Play = Callable[[Batch, float], Evaluation]
 """Plays the episodes of members ``[B]``, those of the host for some seconds, and returns their results ``[B, E]``."""
 
@@ -444,7 +511,9 @@ class Plays:
         theirs = trees.take(self._others.policies, batch) if self._others else ()
         everyone = Batch(members.given, keys(members.keys, seed, salt), policy, theirs)
         result = told(self._play(everyone, seconds), self._env, against=self._others is not None)
-        return result | SAMPLED if self._sample else result
+        theirs_search = self._others.simulations if self._others else None
+        of_theirs = {} if theirs_search is None else {"simulations_against": theirs_search}
+        return result | manner(self._sample, planning.simulations(self._setup.config)) | of_theirs
 
     @functools.cached_property
     def _env(self) -> Env:

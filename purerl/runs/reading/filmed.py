@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.display import words
 from purerl.store import guards, writing
 
 NAME = "films.json"
@@ -52,9 +53,14 @@ def read(directory: Path, names: list[str]) -> dict[str, str]:
         returns = [[guards.plotted(x) for x in of_agents] for of_agents in lists if of_agents]
         if not returns:
             continue
-        sampled = ", sampled" if entry.get("sampled") is True else ""
-        result[name] = f"agent {guards.count(entry.get('agent'))}{sampled}, {in_words(returns)}"
+        result[name] = f"agent {guards.count(entry.get('agent'))}, {told(entry, returns)}"
     return result
+
+
+def told(about: dict[str, Any], returns: list[list[float]]) -> str:
+    """Formats how the actions of a film were chosen (`evaluation.manner`), and the returns of its episodes."""
+    sampled = "sampled, " if about.get("sampled") is True else ""
+    return f"{sampled}{in_words(returns)}{words.simulations(about)}"
 
 
 def in_words(returns: list[list[float]]) -> str:

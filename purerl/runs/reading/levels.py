@@ -165,6 +165,7 @@ def evaluate_in_levels(
     trust: Trust = False,
     env_params: Mapping[str, Any] = MappingProxyType({}),
     sample: bool = False,
+    simulations: int | None = None,
 ) -> dict[str, Any]:
     """Plays the policies of a run, which is only read, in each of some ``levels`` (`chosen`).
 
@@ -179,7 +180,7 @@ def evaluate_in_levels(
         ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`chosen`), or ``sample`` is
             refused.
     """
-    run, choice = evaluation.of_source(source, trust=trust, env_params=env_params)
+    run, choice = evaluation.of_source(source, trust=trust, env_params=env_params, simulations=simulations)
     picked = chosen(levels, run.env, run.saved["env"])
     chosen_by(run.learner, sample)
     with own_code(run.saved["algo"]):
@@ -195,7 +196,7 @@ def evaluate_in_levels(
     return {
         **run.about(Path(source), episodes),
         **({"chosen": choice.facts()} if choice else {}),
-        **(evaluation.SAMPLED if sample else {}),
+        **evaluation.manner(sample, run.simulations),
         "levels": picked.names,
         "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,

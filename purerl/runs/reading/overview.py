@@ -149,6 +149,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
         "total": done if status == "completed" else total,  # whole iterations may be fewer frames than total_steps
         "return": _score(directory, file.command, summary),
         "sampled": summary.get("sampled") is True,
+        "searched": words.simulations(summary),
         **_pace(directory, summary, columns, done if file.command == "evolve" else 0),
         **_spark(directory, file.command, columns),
         **_games(directory, file.command, summary, columns),

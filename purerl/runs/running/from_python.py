@@ -1,6 +1,7 @@
 """Runs from Python: trainings in chunks with their progress, metrics as numbers and tables, policies as functions."""
 
 import contextlib
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -8,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl import loops, population, spaces, trees
 from purerl.display.lines import RUN, Line, grouped
 from purerl.display.progress import Report, console, show
-from purerl.envs import agents
+from purerl.envs import agents, seats
 from purerl.errors import ConfigError
 from purerl.hosts.opening import How
 from purerl.loops.evaluation import Evaluation, chosen_by, evaluate, player
-from purerl.names import Trust, here
+from purerl.names import Trust, here, tell_once
 from purerl.runs.reading import evaluation, host_evaluation, run_curves
 from purerl.runs.reading.host_evaluation import Playing, Venue
 from purerl.runs.running import device_program, run_loop
@@ -309,34 +311,40 @@ def _evaluation(
 class Acting:
     """A policy as a plain function of observations, from numpy to numpy, which holds its memory.
 
-    One that draws its actions (``sample``) draws others at each call, which follow from ``seed``.
+    One that draws its actions (``sample``) draws others at each call, which follow from ``seed``; so does what a search
+    draws. One that searches in the environment does so where it is given the environment's state.
     """
 
     def __init__(self, of: evaluation.Agent, *, sample: bool = False, seed: int = 0):
-        learner, policy, self._which = of.learner, of.policy, of.choice.in_words()
+        learner, policy, self._of = of.learner, of.policy, of
         space, fill = agents.filled(of.env.observation_space, learner.own)
         self._like: Any = spaces.struct(space)
         self._init_carry, self._carry, self._rows = learner.init_carry, None, 0
         choose, self._calls = chosen_by(learner, sample), 0
         key = lambda call: jax.random.fold_in(jax.random.key(seed), call)
-        self._act = jax.jit(lambda obs, carry, call: choose(policy, Situation(fill(obs), carry), key(call)))
+        here = lambda obs, carry, states: Situation(fill(obs), carry, states)
+        self._act = jax.jit(lambda call, *situation: choose(policy, here(*situation), key(call)))
 
     def __repr__(self) -> str:
-        return f"Acting({self._which})"
+        return f"Acting({self._of.choice.in_words()})"
 
-    def __call__(self, obs: PyTree) -> PyTree:
+    def __call__(self, obs: PyTree, *, env_state: PyTree = ()) -> PyTree:
         """Returns an action in an observation, or in each of a batch of observations: the most likely, or a sample.
 
         Args:
             obs: An observation, or a batch ``[B, ...]`` of them; where the critic saw more, what `Env.own` selects.
+                With ``env_state`` of ``N`` agents those of all, ``[N, ...]`` or ``[B, N, ...]``, as `Env.step` does.
+            env_state: The environment's state, or a batch ``[B, ...]``, for a policy that searches in the environment.
+                Without it such a policy acts by its network alone, and a line says so once.
 
         Returns:
             An action of `Env.action_space`, or actions ``[B, ...]``; where it is a tree of spaces, a tree of arrays.
 
         Raises:
-            ConfigError: The structure or a shape is not the one of the environment's observations; or ``B``
-                differs from the number of rows in the memory.
+            ConfigError: The structure or a shape is not the one of the environment's observations or states; or the
+                number of rows differs from that in the memory; or the policy does not search in the environment.
         """
+        most = 2 if jax.tree.leaves(env_state) and self._of.env.num_agents > 1 else 1
         leaves, structure = jax.tree.flatten(obs)
         expected: Any = jax.tree.structure(self._like)
         if structure != expected:
@@ -345,19 +353,42 @@ class Acting:
         arrays = [np.asarray(x) for x in leaves]
         lead = arrays[0].shape[: max(arrays[0].ndim - len(next(iter(likes.values())).shape), 0)]
         for (name, like), x in zip(likes.items(), arrays, strict=True):
-            if x.shape != (*lead, *like.shape) or len(lead) > 1 or lead == (0,):
+            if x.shape != (*lead, *like.shape) or len(lead) > most or 0 in lead:
                 problem = f"obs{name and '.' + name}: must be {list(like.shape)} or a batch of these"
                 raise ConfigError(f"{problem}, the same for all parts, but is {list(x.shape)}")
-        rows = lead[0] if lead else 1
+        states = self._states(env_state, lead)
+        rows = math.prod(lead)
         if self._carry is not None and rows != self._rows and self._remembers():
             raise ConfigError(f"obs: {rows} rows, but the memory has {self._rows}; call reset() first")
         if self._carry is None or rows != self._rows:
             self._carry, self._rows = self._init_carry(rows), rows
         pairs = zip(likes.values(), arrays, strict=True)
         batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
-        action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry, np.uint32(self._calls))
+        seen = jax.tree.unflatten(structure, batch)
+        action, self._carry = self._act(np.uint32(self._calls), seen, self._carry, states)
         self._calls += 1
-        return jax.tree.map(lambda x: np.asarray(x) if lead else np.asarray(x)[0], action)
+        return jax.tree.map(lambda x: np.asarray(x).reshape((*lead, *x.shape[1:]))[()], action)
+
+    def _states(self, env_state: PyTree, lead: tuple[int, ...]) -> PyTree:
+        """Returns the states ``[B, ...]`` to search in, for observations with the axes ``lead``; ``()`` for none."""
+        of, env = self._of, self._of.env
+        if not jax.tree.leaves(env_state):
+            if of.in_env and of.simulations:
+                tell_once(f"{of.saved['algo']} acts by its network alone; with act(obs, env_state=...) it searches")
+            return ()
+        if of.missing or not of.in_env:
+            plain = f"env_state: {of.saved['algo']} does not search in the environment; omit it"
+            raise ConfigError(of.missing or plain)
+        several = env.num_agents > 1
+        if several and lead[-1:] != (env.num_agents,):
+            raise ConfigError(f"obs: with env_state must be those of all agents, [..., {env.num_agents}, *obs]")
+        batch, like = lead[: len(lead) - several], jax.eval_shape(lambda key: env.reset(key)[0], jax.random.key(0))
+        axes = lambda tree, before: jax.tree.map(lambda x: (*before, *np.shape(x)), tree)
+        if axes(env_state, ()) != axes(like, batch):
+            about = f"with the axes {list(batch)} of obs before its own" if batch else "without a batch, as obs"
+            raise ConfigError(f"env_state: must be a state as reset and step of {env.name} return it, {about}")
+        rows = jax.tree.map(lambda x, own: jnp.reshape(x, (math.prod(batch), *own.shape)), env_state, like)
+        return jax.vmap(lambda inner: seats.begun(env, inner))(rows)
 
     def _remembers(self) -> bool:
         """Returns whether the memory has changed since it began. What only exploring needs, as a noise, has not."""
@@ -377,7 +408,13 @@ class Acting:
 
 
 def acting(
-    directory: str | Path, agent: int | str = 0, *, trust: Trust = False, sample: bool = False, seed: int = 0
+    directory: str | Path,
+    agent: int | str = 0,
+    *,
+    trust: Trust = False,
+    sample: bool = False,
+    seed: int = 0,
+    simulations: int | None = None,
 ) -> Acting:
     """Makes an `Acting` of an agent of a run directory.
 
@@ -388,12 +425,13 @@ def acting(
         trust: Whether modules of the user's own that the run names are imported (`names.Trust`).
         sample: Whether actions are drawn from the policy's distribution, instead of the most likely ones.
         seed: The seed of what is drawn.
+        simulations: As for `load`.
 
     Raises:
         ConfigError: The run cannot be read (`load`); or it has no such agent; or the memory of the agent depends on
-            rewards; or there is no distribution to ``sample`` from.
+            rewards; or there is no distribution to ``sample`` from; or ``simulations`` are refused (`load`).
     """
-    agent_of_run = evaluation.agent(directory, agent, trust=trust)
+    agent_of_run = evaluation.agent(directory, agent, trust=trust, simulations=simulations)
     if agent_of_run.learner.restart is not None:
         raise ConfigError(f"{directory}: {agent_of_run.saved['algo']} has a memory of rewards; use purerl.evaluate")
     return Acting(agent_of_run, sample=sample, seed=seed)

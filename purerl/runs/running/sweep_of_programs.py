@@ -128,7 +128,8 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
     scores = np.where(joined["alive_per_seed"], [guards.plotted(x) for x in joined["return_per_seed"]], np.nan)
     swept = columns(programs, summaries[0].get("swept") or {})
     summed = {name: sum(guards.number(summary.get(name)) or 0.0 for summary in summaries) for name in SUMMED}
-    drawn = evaluation.SAMPLED if summaries[0].get("sampled") is True else {}
+    manners = [evaluation.manner_of(summary) for summary in summaries]
+    how = {name: x for name, x in manners[0].items() if all(each.get(name) == x for each in manners)}
     summary = {
         **{name: summaries[0][name] for name in SHARED},
         "status": "completed" if any(joined["alive_per_seed"]) else "diverged",
@@ -139,10 +140,10 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "all_env_steps": int(summed["all_env_steps"]),
         "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
         **joined,
-        **drawn,
+        **how,
         "return_mean": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
         "return_iqm": aggregates.reported_estimate(scores)._asdict(),
     }
     writing.write_json(directory / "summary.json", summary)
-    sweeps.write_sweep(directory, sweeps.rank(swept, scores, count) | drawn)
+    sweeps.write_sweep(directory, sweeps.rank(swept, scores, count) | how)
     return 0 if any(joined["alive_per_seed"]) else EXIT_DIVERGED

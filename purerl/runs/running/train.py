@@ -303,7 +303,7 @@ def write_results(
     if setup.swept:
         frames = trained.env_steps[:: len(description.seeds)] if description.select else None
         ranking = sweeps.rank(description.swept, scores, frames=frames)
-        sweeps.write_sweep(directory, ranking | (evaluation.SAMPLED if run.options.sample else {}))
+        sweeps.write_sweep(directory, ranking | evaluation.manner_of(played))
     else:
         with picturing(directory):
             results.draw(directory)
