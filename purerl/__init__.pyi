@@ -29,6 +29,7 @@ from .algos.iqn import iqn as iqn
 from .algos.mappo import mappo as mappo
 from .algos.masac import masac as masac
 from .algos.mpo import mpo as mpo
+from .algos.muzero import muzero as muzero
 from .algos.ngu import ngu as ngu
 from .algos.ppo import ppo as ppo
 from .algos.pqn import pqn as pqn

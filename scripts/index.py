@@ -35,7 +35,7 @@ def row(name: str) -> str:
     config, hints = algorithm.Config(), typing.get_type_hints(algorithm.Config)
     source = "its own rollouts"
     if settings.ON_POLICY not in wrapper.offered(algorithm.own_config):
-        source = "sequences from a replay" if hasattr(config, "unroll") else "a replay"
+        source = "sequences from a replay" if {"unroll", "unroll_steps"} & vars(config).keys() else "a replay"
     source += f", and {', '.join(algorithm.datasets)}" if algorithm.datasets else ""
     actions = [kind for kind, env in KINDS.items() if not algorithm.problems(config, envs.make(env))]
     memories = typing.get_args(hints["memory"]) if "memory" in hints else ("none",)

@@ -152,12 +152,22 @@ def env_problems(env: Env | None) -> list[str]:
         reason = "is a host environment, whose state a search cannot copy"
     elif env.partly_observed or env.hidden or env.own:
         reason = "hides what matters, which a search in the environment would see"
-    elif env.num_agents > 2 or (env.num_agents == 2 and not env.zero_sum):
-        reason = f"has {env.num_agents} agents; a search is for one, or for two whose rewards add up to 0"
-    elif env.num_agents == 2 and env.acting is None:
-        reason = "has two agents that act at the same time; a search is for those that act in turn"
+    elif lines := turn_problems(env):
+        return lines
     elif keys := chance.plain_keys(env):
         reason = f"holds what looks like a key, env_state{keys[0]}; a search needs Env.redraw, not to know the future"
+    return [f"env = {env.name!r}: {reason}"] if reason else []
+
+
+def turn_problems(env: Env | None) -> list[str]:
+    """Returns the reasons why a search cannot be for the agents of an environment, at most one line."""
+    if env is None or env.num_agents == 1:
+        return []
+    reason = ""
+    if env.num_agents > 2 or not env.zero_sum:
+        reason = f"has {env.num_agents} agents; a search is for one, or for two whose rewards add up to 0"
+    elif env.acting is None:
+        reason = "has two agents that act at the same time; a search is for those that act in turn"
     return [f"env = {env.name!r}: {reason}"] if reason else []
 
 
@@ -276,30 +286,35 @@ def make_loss(config: AlphaZeroConfig, evaluate: Evaluate) -> Loss:
     return loss
 
 
-class Acting(NamedTuple):
-    """How AlphaZero acts: the functions of a `Learner` of these names."""
-
-    explore: Callable[[AlphaZeroPolicy, Situation, PyTree], tuple[PyTree, PyTree, Extras]]
-    exploit: Callable[[AlphaZeroPolicy, Situation, Key], tuple[PyTree, PyTree]]
-    sample: Callable[[AlphaZeroPolicy, Situation, Key], tuple[PyTree, PyTree]]
-    search: Callable[[AlphaZeroPolicy, Situation, Key], Planned]
+Search = Callable[[AlphaZeroPolicy, Situation, Key, bool], tuple[Planned, Array | None, Callable[[PyTree], PyTree]]]
+"""Searches where an agent acts, with the noise of training or without. Returns the results, what is legal there, and
+what spreads the results to all rows. Consumes its key."""
 
 
-def make_acting(config: AlphaZeroConfig, env: Env, evaluate: Evaluate) -> Acting:
-    """Makes functions that act by a search, or where there are no states, or no simulations, by the network alone."""
+def make_search(config: AlphaZeroConfig, env: Env, evaluate: Evaluate) -> Search:
+    """Makes the search through copies of the environment."""
     actions = joint_actions.joint_actions(env)
     model = make_model(config, env, evaluate)
 
     def search(
         policy: AlphaZeroPolicy, here: Situation, key: Key, explores: bool
     ) -> tuple[Planned, Array | None, Callable[[PyTree], PyTree]]:
-        """Searches where an agent acts; returns the results, what is legal there, and what spreads the results."""
         of = searched(env, here)
         logits, value = evaluate(policy, of.obs)
         begin = Position(of.env_state, of.mover, jnp.zeros(len(value), bool), jnp.zeros(len(value)))
         root = Node(logits, jnp.where(turns(env, of.obs), value, -value), begin)
         legal = actions.legal(of.obs)
         return planning.plan(config, model, policy, key, root, legal, explores), legal, of.spread
+
+    return search
+
+
+Explore = Callable[[AlphaZeroPolicy, Situation, PyTree], tuple[PyTree, PyTree, Extras]]
+
+
+def make_explore(config: AlphaZeroConfig, env: Env, search: Search) -> Explore:
+    """Makes the function that acts while training, as `Learner.explore`."""
+    actions = joint_actions.joint_actions(env)
 
     def explore(policy: AlphaZeroPolicy, here: Situation, noise: PyTree):
         key_search, key_random = jax.random.split(planning.key_of(noise))
@@ -312,25 +327,44 @@ def make_acting(config: AlphaZeroConfig, env: Env, evaluate: Evaluate) -> Acting
         acts = turns(env, here.obs)
         return actions.action(number), here.carry, Extras(weights, jnp.where(acts, value, -value), acts, drawn)
 
-    def by_network(policy: AlphaZeroPolicy, here: Situation) -> bool:
-        return config.simulations == 0 or not jax.tree.leaves(here.env_state)
+    return explore
+
+
+class Acting(NamedTuple):
+    """How an agent that plans is evaluated: the functions of a `Learner` of these names."""
+
+    exploit: Callable[[AlphaZeroPolicy, Situation, Key], tuple[PyTree, PyTree]]
+    sample: Callable[[AlphaZeroPolicy, Situation, Key], tuple[PyTree, PyTree]]
+    search: Callable[[AlphaZeroPolicy, Situation, Key], Planned] | None
+
+
+def make_acting(config: planning.PlannerSettings, env: Env, search: Search, evaluate: Evaluate) -> Acting:
+    """Makes functions that act by a search, or with no simulations by the network alone.
+
+    So does a search in the environment where there are no states.
+    """
+    actions = joint_actions.joint_actions(env)
+
+    def by_network(here: Situation) -> bool:
+        return config.simulations == 0 or (config.in_env and not jax.tree.leaves(here.env_state))
 
     def exploit(policy: AlphaZeroPolicy, here: Situation, key: Key):
-        if by_network(policy, here):
+        if by_network(here):
             return actions.action(jnp.argmax(evaluate(policy, here.obs)[0], axis=-1)), here.carry
         planned, _, spread = search(policy, here, key, False)
         return actions.action(spread(planned.action)), here.carry
 
     def sample(policy: AlphaZeroPolicy, here: Situation, key: Key):
         key_search, key_draw = jax.random.split(key)
-        if by_network(policy, here):
+        if by_network(here):
             logits = evaluate(policy, here.obs)[0]
         else:
             planned, _, spread = search(policy, here, key_search, False)
             logits = spread(jnp.log(planned.policy))
         return actions.action(jax.random.categorical(key_draw, logits)), here.carry
 
-    return Acting(explore, exploit, sample, lambda policy, here, key: search(policy, here, key, False)[0])
+    plain = lambda policy, here, key: search(policy, here, key, False)[0]
+    return Acting(exploit, sample, plain if config.simulations else None)
 
 
 def make_learner(
@@ -360,8 +394,8 @@ def make_learner(
         logits, value, _ = network.unroll(policy.params, seen, (), jnp.zeros(()))
         return exploration.masked(logits, actions.legal(obs)), value
 
-    loss = make_loss(config, evaluate)
-    acting = make_acting(config, env, evaluate)
+    search = make_search(config, env, evaluate)
+    acting = make_acting(config, env, search, evaluate)
 
     def init(key: Key, obs: PyTree) -> AlphaZeroState:
         params = network.init(key, obs)
@@ -374,7 +408,7 @@ def make_learner(
         if config.value_targets == "n-step":
             target = items.reward + items.discount * items.next_extras.value
         params, opt_state, (priority, more), metrics = gradients.gradient_step(
-            loss, optimiser, state.params, state.opt_state, (state, sample, target)
+            make_loss(config, evaluate), optimiser, state.params, state.opt_state, (state, sample, target)
         )
         moments = normalizer.update(state.obs_moments, items.obs)
         return Updated(
@@ -386,12 +420,12 @@ def make_learner(
         init_carry=lambda num_envs: (),
         noise=planning.search_noise,
         behaviour=lambda state: AlphaZeroPolicy(state.params, state.obs_moments),
-        explore=acting.explore,
+        explore=make_explore(config, env, search),
         policy=lambda state: AlphaZeroPolicy(state.params, normalize.settled(state.obs_moments)),
         exploit=acting.exploit,
         update=update,
         sample=acting.sample,
-        search=acting.search if config.simulations else None,
+        search=acting.search,
     )
 
 
@@ -407,10 +441,7 @@ def positions(config: AlphaZeroConfig, env: Env, rows: np.ndarray | None) -> Vie
         rows: Rows of the fleet that are stored; None: all.
     """
     whole = replay.transitions(config.reward_steps, config.gamma)
-    stored = np.arange(config.num_envs * env.num_agents) if rows is None else np.asarray(rows)
-    place = {int(row): i for i, row in enumerate(stored)}
-    partner = (lambda row: row ^ 1) if env.num_agents > 1 else (lambda row: row)
-    other = np.array([place.get(partner(int(row)), i) for i, row in enumerate(stored)], np.int32)
+    other = opponents(config, env, rows)
 
     def read(items: Transition, row: Array, env: Array, frames: PyTree) -> tuple[Outcome, Array]:
         items = items._replace(next_obs=(), truncated=items.truncated | items.extras.drawn)
@@ -420,6 +451,17 @@ def positions(config: AlphaZeroConfig, env: Env, rows: np.ndarray | None) -> Vie
         return whole.read(items, row, env, frames)[0], acts(env) & (True if isinstance(present, tuple) else present)
 
     return whole._replace(read=read)
+
+
+def opponents(config: from_replay.ReplayConfig, env: Env, rows: np.ndarray | None) -> np.ndarray:
+    """Returns for each stored row the place of the row of the other agent; its own if there is none that is stored.
+
+    Arguments are those of `positions`.
+    """
+    stored = np.arange(config.num_envs * env.num_agents) if rows is None else np.asarray(rows)
+    place = {int(row): i for i, row in enumerate(stored)}
+    partner = (lambda row: row ^ 1) if env.num_agents > 1 else (lambda row: row)
+    return np.array([place.get(partner(int(row)), i) for i, row in enumerate(stored)], np.int32)
 
 
 def make_trainer(config: AlphaZeroConfig, env: Env, learner: Learner) -> Trainer:

@@ -12,6 +12,7 @@ from purerl.networks.critics import ActorAndCritics
 from purerl.networks.heads import ActorCritic, as_actor_critic
 from purerl.networks.recurrent import Recurrent
 from purerl.networks.value_networks import ValueNetwork, as_value_network
+from purerl.networks.world_models import WorldModel
 from purerl.spaces import Space
 from purerl.types import PyTree
 
@@ -22,6 +23,7 @@ MUST_BE = {
     ActorAndCritics: "critics.ActorAndCritics, as critics.for_box and critics.for_discrete make",
     Recurrent: "recurrent.Recurrent, as recurrent.recurrent(torso, memory, head) makes of two Flax Linen modules and a "
     "memory",
+    WorldModel: "world_models.WorldModel, as world_models.world_model makes of three Flax Linen modules",
 }
 
 
@@ -89,6 +91,13 @@ def _outputs(network: Any, obs: PyTree) -> dict[str, PyTree]:
         return {"policy": policy, "value": value, "policy of unroll": unrolled[0], "value of unroll": unrolled[1]}
     if isinstance(network, ValueNetwork):
         return {"values": network.apply(params, obs, network.still((COUNT,)))}
+    if isinstance(network, WorldModel):
+        state = network.represent(params, obs)
+        after, reward = network.advance(params, state, jnp.zeros(COUNT, jnp.int32))
+        if wrong := _difference(after, state):
+            raise ConfigError(f"network: gives {wrong} as next state; must give what represent gives, {_text(state)}")
+        policy, of_value = network.predict(params, state)
+        return {"policy": policy, "outputs for the value": of_value, "outputs for the reward": reward}
     if isinstance(network, Recurrent):
         return {"output": network.step(params, obs, network.init_carry(COUNT))[0]}
     if isinstance(network, ActorAndCritics):

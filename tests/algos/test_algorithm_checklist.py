@@ -61,12 +61,13 @@ def test_the_table_of_sockets_names_who_has_them():
     }
     assert {socket: of[socket] for socket in named} == named
     others = set().union(*named.values()) - {"disco"}
-    assert row("optimiser") == "all of these except disco; reinforce, v-mpo, alphazero" and of[
+    assert row("optimiser") == "all of these except disco; reinforce, v-mpo, alphazero, muzero" and of[
         "optimiser"
     ] == others | {
         "reinforce",
         "v-mpo",
         "alphazero",
+        "muzero",
     }
 
 

@@ -31,6 +31,7 @@ from purerl.algos import (
     mappo,
     masac,
     mpo,
+    muzero,
     ngu,
     ppo,
     pqn,
@@ -142,6 +143,14 @@ def critics_at_mode(make_network, action):
 def searched_value(config, env, state, obs):
     """The network's own, without a search."""
     return alphazero.make_network(config, env).unroll(state.params, obs, (), jnp.zeros(()))[1]
+
+
+def modelled_value(config, env, state, obs):
+    """The network's own, without a search."""
+    network = muzero.make_network(config, env)
+    value = network.predict(state.params, network.represent(state.params, obs))[1]
+    low, high = (td_errors.rescale(jnp.float32(end)) for end in (config.v_min, config.v_max))
+    return td_errors.unrescale(jax.nn.softmax(value) @ jnp.linspace(low, high, config.num_atoms))
 
 
 def of_box(mode):
@@ -458,6 +467,25 @@ ROWS = {
         idle=PRIORITIES,
         longer=4,
         rtol=0.03,  # a target sums one reward, and what follows it as it was valued when the step was taken
+    ),
+    "muzero": Row(
+        muzero.muzero,
+        muzero.MuZeroConfig(
+            **FROM_REPLAY,
+            unroll_steps=2,
+            n_step=2,
+            simulations=4,
+            reanalyse_every=8,
+            state_size=8,
+            model_sizes=(16,),
+            num_atoms=21,
+            v_min=-5.0,
+            v_max=15.0,
+        ),
+        modelled_value,
+        free={"max_grad_norm": 10.0},
+        idle=PRIORITIES,
+        longer=4,  # as of AlphaZero
     ),
     "masac": Row(
         masac.masac,

@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from purerl import a2c, c51, dqn, envs, impala, ppo, pqn, r2d2, sac
+from purerl import a2c, c51, dqn, envs, impala, muzero, ppo, pqn, r2d2, sac
 from purerl import config as cfg
 from purerl.algos.impala import vtrace_weights
 from purerl.errors import ConfigError
 from purerl.formulas import returns
 from purerl.learners.wrappers import Wrapper
 from purerl.networks import critics, heads
+from purerl.networks.world_models import WorldModel
 
 CARTPOLE, PENDULUM = envs.make("CartPole-v1"), envs.make("Pendulum-v1")
 
@@ -54,6 +55,17 @@ class NoReturn(nn.Module):
         nn.Dense(2)(obs)
 
 
+def world(after, actions, atoms):
+    """A world model of zeros, whose states have the width 4 before an action."""
+    zeros = lambda x, size: jnp.zeros((len(x), size))
+    return WorldModel(
+        lambda key, obs: (),
+        lambda params, obs: zeros(obs, 4),
+        lambda params, state, action: (zeros(state, after), zeros(state, atoms)),
+        lambda params, state: (zeros(state, actions), zeros(state, atoms)),
+    )
+
+
 GIVES, MUST = "network: gives", "...; must give"
 MISTAKES = {
     "logits": (ppo, {"network": Both(3)}, f"{GIVES} float32[3, 3] as policy{MUST} float32[3, 2]"),
@@ -66,6 +78,22 @@ MISTAKES = {
     "images": (dqn, {"network": Images()}, "network: cannot be applied to 3 observations, float32[3, 4]: ValueError"),
     "class": (dqn, {"network": Both}, "network: is ...; must be"),
     "module of r2d2": (r2d2, {"network": nn.Dense(2)}, "network: is Dense; must be a recurrent.Recurrent"),
+    "module of muzero": (muzero, {"network": nn.Dense(2)}, "network: is Dense; must be a world_models.WorldModel"),
+    "next state": (
+        muzero,
+        {"network": world(5, 2, 101)},
+        f"{GIVES} float32[3, 5] as next state; must",
+    ),
+    "actions of muzero": (
+        muzero,
+        {"network": world(4, 3, 101)},
+        f"{GIVES} float32[3, 3] as policy{MUST} float32[3, 2]",
+    ),
+    "atoms of muzero": (
+        muzero,
+        {"network": world(4, 2, 51)},
+        f"{GIVES} float32[3, 51] as outputs for the reward",
+    ),
     "arguments": (ppo, {"value_loss": lambda value, target, config: value}, "value_loss: must be ...TypeError"),
     "mean": (ppo, {"value_loss": lambda v, old, t, config: jnp.mean(v - t)}, "value_loss: must ... returns float32[]"),
     "broadcast": (ppo, {"value_loss": lambda v, old, t, config: v[:, None] - t[None]}, "value_loss: ...[7, 7]"),
