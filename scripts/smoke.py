@@ -20,7 +20,7 @@ ENVS = "CartPole-v1", "Pendulum-v1", "TwoStep-v0", "Landmarks-v0"
 SMALL = ["--hidden-sizes", "8", "--compilation-cache", "off"]
 QUICK = ["--compile", "quick"]
 ON_POLICY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "256"]
-REPLAY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "512", "--warmup-steps", "128", "--capacity", "256"]
+REPLAY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "512", "--warmup-steps", "192", "--capacity", "256"]
 
 
 def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
