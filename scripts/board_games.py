@@ -235,6 +235,8 @@ def illegal(env: Env, planner: str, games: int, moves: int) -> Taken:
     learner, plan, found = alphazero.make_learner(config, env), planning.plan, []
     key_play, key_network, key_search = jax.random.split(jax.random.key(0), 3)
     begin, move = playing(key_play, env, random_player(env), games)
+    acting: Any = env.acting
+    allowed: Any = env.legal
 
     def spy(*given: Any) -> planning.Planned:
         found.append(plan(*given))
@@ -244,7 +246,7 @@ def illegal(env: Env, planner: str, games: int, moves: int) -> Taken:
         here, over = loop
         key = jax.random.fold_in(key_search, time)
         action = learner.explore(policy, here, learner.noise(key, over.shape))[0]
-        acts, legal = env.acting(here.obs) & ~over, env.legal(here.obs)  # type: ignore[misc]
+        acts, legal = acting(here.obs) & ~over, allowed(here.obs)
         visits = jnp.repeat(found[-1].visits, env.num_agents, axis=0)
         count = lambda which: jnp.sum(which & acts)
         takes = lambda action: count(~jnp.take_along_axis(legal, action[:, None], axis=1)[:, 0])

@@ -16,9 +16,8 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl import counters, replay, trees
+from purerl import replay, trees
 from purerl.algos.algorithm import Algorithm
-from purerl.counters import Count
 from purerl.envs import chance, seats
 from purerl.formulas import distributions, exploration, losses, td_errors
 from purerl.learners.parts import checks, from_replay, gradients, joint_actions, normalize, planning, settings
@@ -93,7 +92,6 @@ class AlphaZeroState(NamedTuple):
     params: PyTree
     opt_state: PyTree
     obs_moments: PyTree
-    updates: Count
 
 
 class AlphaZeroPolicy(NamedTuple):
@@ -396,11 +394,12 @@ def make_learner(
 
     search = make_search(config, env, evaluate)
     acting = make_acting(config, env, search, evaluate)
+    loss = make_loss(config, evaluate)
 
     def init(key: Key, obs: PyTree) -> AlphaZeroState:
         params = network.init(key, obs)
         opt_state = gradients.init_optimiser(optimiser, params)
-        return AlphaZeroState(params, opt_state, normalizer.init(trees.take(obs, 0)), counters.of())
+        return AlphaZeroState(params, opt_state, normalizer.init(trees.take(obs, 0)))
 
     def update(state: AlphaZeroState, sample: Sample, key: Key) -> Updated:
         items: Outcome = sample.items
@@ -408,12 +407,10 @@ def make_learner(
         if config.value_targets == "n-step":
             target = items.reward + items.discount * items.next_extras.value
         params, opt_state, (priority, more), metrics = gradients.gradient_step(
-            make_loss(config, evaluate), optimiser, state.params, state.opt_state, (state, sample, target)
+            loss, optimiser, state.params, state.opt_state, (state, sample, target)
         )
-        moments = normalizer.update(state.obs_moments, items.obs)
-        return Updated(
-            AlphaZeroState(params, opt_state, moments, counters.increment(state.updates)), {**more, **metrics}, priority
-        )
+        learned = AlphaZeroState(params, opt_state, normalizer.update(state.obs_moments, items.obs))
+        return Updated(learned, {**more, **metrics}, priority)
 
     return Learner(
         init=init,

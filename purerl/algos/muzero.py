@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from purerl import config as cfg
-from purerl import counters, replay, trees
+from purerl import replay, trees
 from purerl.algos import alphazero
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.alphazero import AlphaZeroPolicy, AlphaZeroState
@@ -375,7 +375,7 @@ def make_learner(
     def init(key: Key, obs: PyTree) -> AlphaZeroState:
         params = network.init(key, obs)
         opt_state = gradients.init_optimiser(optimiser, params)
-        return AlphaZeroState(params, opt_state, normalizer.init(trees.take(obs, 0)), counters.of())
+        return AlphaZeroState(params, opt_state, normalizer.init(trees.take(obs, 0)))
 
     def update(state: AlphaZeroState, sample: Sample, key: Key) -> Updated:
         policy = AlphaZeroPolicy(state.params, state.obs_moments)
@@ -385,7 +385,7 @@ def make_learner(
             loss, optimiser, state.params, state.opt_state, given
         )
         moments = normalizer.update(state.obs_moments, trees.take(items.obs, 0))
-        learned = AlphaZeroState(params, opt_state, moments, counters.increment(state.updates))
+        learned = AlphaZeroState(params, opt_state, moments)
         return Updated(learned, {**more, **metrics}, priority)
 
     return Learner(
