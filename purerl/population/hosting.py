@@ -27,11 +27,17 @@ from purerl.types import Env, Key, Metrics, PyTree, Trainer, TrainState, Transit
 class Programs(NamedTuple):
     """The programs of a training on the host, compiled for all members ``[P]`` at once, whose states are ``like``.
 
-    The rows of a member are stepped in ``groups`` of the same size. ``given`` are the members' arguments. `learn`,
-    `fill`, `step` and `last` overwrite their first argument. ``chunk`` is `learn` with its cost.
+    The rows of a member are stepped in ``groups`` of the same size. ``given`` are the members' arguments. `enter`,
+    `leave`, `learn`, `fill`, `step` and `last` overwrite their first argument. ``chunk`` is `learn` with its cost.
+
+    `behave`, `fill` and `learn` are given states that `enter` made and `leave` turns back. They are the members' states
+    ``[P]``, but on CPU a single member's has no leading axis: removing the axis within `learn` makes XLA copy the whole
+    replay buffer, for each program that reads and writes it.
     """
 
     begin: Callable[[PyTree, Key], TrainState]
+    enter: Callable[[TrainState], TrainState]
+    leave: Callable[[TrainState], TrainState]
     arrive: Callable[[PyTree, PyTree], Lane]
     behave: Callable[[TrainState, PyTree], PyTree]
     draw: Callable[[PyTree, Key], tuple[Key, Key, tuple[PyTree, ...]]]
@@ -58,6 +64,36 @@ def whole(size: int, lanes: int | None = None) -> Layout:
 def every(one: Callable[..., PyTree], deal: Layout) -> Callable[..., Any]:
     """Maps ``one(given, *args)`` of a member over all members; the arguments lead with ``[P]``."""
     return lambda *args: spread(lambda mine, _: ((), one(*mine)), deal)(args, ())[1]
+
+
+def alone(deal: Layout) -> bool:
+    """Returns whether the state of a member has no leading axis within `Programs`."""
+    return deal.size == 1 and backend.is_cpu()
+
+
+def entered(state: PyTree, deal: Layout) -> PyTree:
+    """Removes the leading axis of the state of a member that is `alone`."""
+    return trees.take(state, 0) if alone(deal) else state
+
+
+def left(state: PyTree, deal: Layout) -> PyTree:
+    """Reverts `entered`."""
+    return jax.tree.map(lambda x: x[None], state) if alone(deal) else state
+
+
+def updated(
+    make_trainer: Callable[..., Trainer], one: Callable[..., tuple[TrainState, PyTree]], deal: Layout
+) -> Callable[..., tuple[TrainState, PyTree]]:
+    """Maps ``one(trainer, state, *args)`` of a member over all members, whose state is one that was `entered`."""
+
+    def update(mine: PyTree, state: TrainState) -> tuple[TrainState, PyTree]:
+        return one(make_trainer(**mine[0]), state, *mine[1:])
+
+    def update_alone(state: TrainState, *args: PyTree) -> tuple[TrainState, PyTree]:
+        state, out = update(trees.take(args, 0), state)
+        return state, left(out, deal)
+
+    return update_alone if alone(deal) else lambda state, *args: spread(update, deal)(args, state)
 
 
 def programs(
@@ -131,11 +167,7 @@ def programs(
 
     def behave(state: TrainState, given: PyTree) -> PyTree:
         own = every(lambda given, learner: make_trainer(**given).learner.behaviour(learner), deal)
-        return jax.tree.map(jnp.copy, own(given, state.learner))
-
-    def updated(one: Callable[..., tuple[TrainState, PyTree]]) -> Callable[..., Any]:
-        update = spread(lambda mine, state: one(make_trainer(**mine[0]), state, *mine[1:]), deal)
-        return lambda state, *args: update(args, state)
+        return jax.tree.map(jnp.copy, own(given, left(state.learner, deal)))
 
     planning.check_state(begin, *trees.take((members.given, members.keys), 0), devices=deal.devices)
     given, keys = trees.shapes(members.given), trees.shapes(members.keys)
@@ -147,7 +179,9 @@ def programs(
         made[name] = jax.jit(function, donate_argnums=(0,) if name in OVERWRITES else ()).trace(*args)
         return made[name].out_info
 
-    state = trace("begin", every(begin, deal), given, keys)
+    outside = trace("begin", every(begin, deal), given, keys)
+    state = trace("enter", lambda state: entered(state, deal), outside)
+    trace("leave", lambda state: left(state, deal), state)
     lane = trace("arrive", every(arrive, deal), given, result.first)
     behaviour = trace("behave", behave, state, given)
     next_key, key_learn, noises = trace("draw", every(draw, deal), given, keys)
@@ -159,16 +193,16 @@ def programs(
     trace("last", last, rows, given, lane, choice, at, result)
     several = (lane,) * groups, (rows,) * groups
     if one_of.fill:
-        trace("fill", updated(hosting.fill), state, given, *several)
-    trace("learn", updated(hosting.learn), state, given, next_key, key_learn, *several)
+        trace("fill", updated(make_trainer, hosting.fill, deal), state, given, *several)
+    trace("learn", updated(make_trainer, hosting.learn, deal), state, given, next_key, key_learn, *several)
     stage("compiling")
     ready = {name: traced.lower().compile(backend.compiler_options()) for name, traced in made.items()}
     planning.check_program(ready["learn"], deal.devices, "cut num_envs or what else makes an agent large")
     chunk = planning.Compiled(ready["learn"], deal, size, time.perf_counter() - start)
-    return Programs(**{"fill": None, **ready}, like=state, chunk=chunk)
+    return Programs(**{"fill": None, **ready}, like=outside, chunk=chunk)
 
 
-OVERWRITES = "step", "last", "fill", "learn"
+OVERWRITES = "enter", "leave", "step", "last", "fill", "learn"
 
 
 def check_groups(trainer: Trainer, groups: int) -> None:

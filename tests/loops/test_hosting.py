@@ -167,6 +167,19 @@ def test_learning_is_the_same_program(algo):
     assert text(ENV._replace(name="CartPole-v1")) == text(envs.make("CartPole-v1"))
 
 
+@pytest.mark.rest
+def test_a_single_agent_learns_without_a_copy_of_its_replay():
+    """Removing the axis of members within `learn` copied it twice, in each iteration."""
+    config = cfg.with_lengths(dqn.Config(num_envs=1, num_steps=1, hidden_sizes=(8,), batch_size=4, capacity=2**14))
+    one = population.members(config, jax.random.split(jax.random.key(0), 1))
+    single = programs(lambda config: dqn.make_trainer(config, ENV), one, 1)
+    assert single.like.replay.position.shape == (1,)
+    size = trees.nbytes(single.like.replay)
+    for program in (single.enter, single.leave, single.fill, single.learn):
+        memory = program.memory_analysis()
+        assert memory.alias_size_in_bytes >= size and memory.temp_size_in_bytes < 0.1 * size
+
+
 def trained(members, how=IN_THIS_PROCESS, ahead=0, iterations=4):
     """The state after some iterations, and their metrics."""
     program = HostProgram(make_trainer, members, how, ahead)

@@ -149,14 +149,15 @@ class HostProgram:
         """Returns ``state`` with the rows of the warm-up in its replay."""
         if self._made.fill is None:
             return state
-        behaviour = self._made.behave(state, self._given)
         key: Key = jax.vmap(lambda key: jax.random.fold_in(key, WARMUP))(state.key)
+        state = self._made.enter(state)
+        behaviour = self._made.behave(state, self._given)
         for _ in range(self._warmup):
             collected = actor.collect(behaviour, 0, key)
             self._filled, self._ended = self._filled + 1, self._ended + _count(actor.ends)
             key, self._cut = collected.next_key, self._cut + collected.cut
             state, _nothing = self._made.fill(state, self._given, collected.lanes, collected.rows)
-        return state
+        return self._made.leave(state)
 
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
@@ -169,12 +170,16 @@ class HostProgram:
         """
         if self._collector is None:
             assert self._actor is not None
-            behaviour, left = self._made.behave(state, self._given), num_iterations - done
-            self._collector = Collector(self._actor, behaviour, done, jnp.copy(state.key), left, self._ahead)
+            key, left = jnp.copy(state.key), num_iterations - done
+            state = self._made.enter(state)
+            behaviour = self._made.behave(state, self._given)
+            state = self._made.leave(state)
+            self._collector = Collector(self._actor, behaviour, done, key, left, self._ahead)
             self._open.callback(functools.partial(self._collector.close, CLOSE_SECONDS if self.who.workers else None))
         failed: BaseException | None = None
         while done < num_iterations:
             start, iterations = time.perf_counter(), []
+            state = self._made.enter(state)
             while True:
                 try:
                     state, made = self._iterate(state, done)
@@ -189,6 +194,7 @@ class HostProgram:
                     break
             if failed and not iterations:
                 raise failed
+            state = self._made.leave(state)
             rows = [self._row(made, members.size) for made in iterations]
             nothing = np.full(members.size, np.nan, np.float32)  # of what no episode had told before
             stacked = {name: np.stack([row.get(name, nothing) for row in rows]) for name in rows[-1]}
