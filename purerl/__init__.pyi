@@ -63,7 +63,7 @@ from .population.planning import DoesNotFit as DoesNotFit
 from .population.selection import population_based_training as population_based_training
 from .population.selection import successive_halving as successive_halving
 from .runs.describing.datasets import load_dataset as load_dataset
-from .runs.reading.evaluation import load as load
+from .runs.reading.loading import load as load
 from .runs.running.as_run import save as save
 from .runs.running.from_python import acting as acting
 from .runs.running.from_python import frame as frame

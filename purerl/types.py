@@ -411,9 +411,9 @@ class Learner(NamedTuple):
     ``own(obs)`` is the part of an observation that the policy reads, of the kind of `Env.own`, where critics read more;
     None: all of it. What ``exploit`` is given as the rest changes no action, so that who plays needs only this part.
 
-    ``search`` is the search of ``exploit``, from whose result (`purerl.learners.parts.planning.Planned`) the action
-    follows; of agents in turn it has a row for each environment, of the agent whose turn it is. Consumes its key; None:
-    the learner does not search.
+    ``search(policy, situation, key, sample)`` acts as ``exploit`` does, or to ``sample`` as ``sample`` does, and also
+    returns what the search found that it acts by (`purerl.learners.parts.planning.Planned`). Of agents in turn that has
+    a row for each environment, of the agent whose turn it is. Consumes its key; None: the learner does not search.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -435,8 +435,8 @@ class Learner(NamedTuple):
     sample: Callable[[PyTree, Situation, Key], tuple[Array, PyTree]] | None = None
     # (Policy, Situation [B], key) -> (action, carry)
     own: Callable[[PyTree], PyTree] | None = None
-    search: Callable[[PyTree, Situation, Key], Any] | None = None
-    # (Policy, Situation [B], key) -> Planned [G]
+    search: Callable[[PyTree, Situation, Key, bool], tuple[PyTree, PyTree, Any]] | None = None
+    # (Policy, Situation [B], key, sample) -> (action, carry, Planned [G])
 
 
 class Replay(NamedTuple):

@@ -16,6 +16,8 @@
     python scripts/benchmark.py host-pendulum --rounds 1 --peer sbx-sac=PYTHON
     python scripts/benchmark.py options "ppo --env A ..." "ppo --env B ..." --rounds 1
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
+    python scripts/benchmark.py search --games 1 64 --simulations 32
+    python scripts/benchmark.py search --env pgx/connect_four --games 64 --peer pgx=CHECKOUT --peer-python PYTHON
 
 Each process count is a fresh set of interpreters, one for each side (whose versions clash: the peers need gymnax
 0.0.9), which compute by turns in rounds with a new seed each; only one computes at a time. A ratio is taken within a
@@ -33,7 +35,22 @@ from pathlib import Path
 from typing import Any
 
 import scales
-from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, profile, replay, sac, teams, turns
+from workloads import (
+    algorithms,
+    dqn,
+    environments,
+    hosts,
+    logs,
+    meta,
+    options,
+    planner,
+    ppo,
+    profile,
+    replay,
+    sac,
+    teams,
+    turns,
+)
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
@@ -54,6 +71,7 @@ WORKLOADS = {
     "host-pong": hosts,
     "host-pendulum": hosts,
     "options": options,
+    "search": planner,
 }
 
 
@@ -70,6 +88,7 @@ TINY: dict[str, dict[str, Any]] = {
     "replay": {"sizes": [1600]},
     "value-loss-evolution": {"candidates": [2], "total_steps": 1024},
     "dqn-minatar": {"total_steps": 1504},
+    "search": {"games": [4], "simulations": 8, "moves": 4},
     "ippo-spread": {"needs": "jaxmarl", "total_steps": 4096},
     "vdn-spread": {"needs": "jaxmarl", "total_steps": 20_800},
     "qmix-spread": {"needs": "jaxmarl", "total_steps": 20_800},

@@ -38,7 +38,7 @@ from purerl.runs.describing import config_file
 from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import TrainingDescription, describe, start
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import comparison, evaluation
+from purerl.runs.reading import comparison, loading
 from purerl.store import card_files, checkpoint, log, policies, tensors, trusted_modules, writing
 
 
@@ -64,13 +64,13 @@ def closed_form() -> artefacts.Artefact:
 def make_policy(directory: Path) -> None:
     """``policy.json`` and ``policy.safetensors``."""
     description = small_run()
-    policy = numbers(evaluation.shapes(description, 3))
+    policy = numbers(loading.shapes(description, 3))
     policies.save_policy(directory, policy, {**description.fields, "members": 3})
 
 
 def load_policy(directory: Path) -> str:
     """The policies, and the run that they are of."""
-    run = evaluation.load(directory)
+    run = loading.load(directory)
     words = [base64.b64encode(np.asarray(x).tobytes()).decode() for x in jax.tree.leaves(run.policy)]
     return json.dumps([words, run.saved, vars(run.setup.config), run.setup.labels], sort_keys=True)
 

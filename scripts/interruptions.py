@@ -41,6 +41,14 @@ RUNS = {
     ],
     "host": ["train", "ppo", *SMALL, "--env", "gymnasium:CartPole-v1", "--num-steps", "32", "--total-steps", "1e4"],
     "r2d2": ["train", "r2d2", *SMALL, "--total-steps", "2e4", "--capacity", "4096", "--warmup-steps", "512"],
+    "alphazero": [
+        *("train", "alphazero", *SMALL, "--env", "TicTacToe-v0", "--opponents", "past", "--epsilon", "0.1"),
+        *("--simulations", "8", "--n-step", "9", "--total-steps", "2e4", "--warmup-steps", "512"),
+    ],
+    "muzero": [
+        *("train", "muzero", *SMALL, "--simulations", "4", "--prioritised", "--reanalyse-every", "4"),
+        *("--total-steps", "1e4", "--capacity", "4096", "--warmup-steps", "512"),
+    ],
     "processes": ["train", "a2c", *SMALL, "--num-seeds", "2", "--total-steps", "2e4"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "2e5", "--gamma", "0.9,0.95,0.99,1", "--agents-at-once", "2"],
 }

@@ -181,7 +181,7 @@ def split(members: int) -> bool:
 
 def near(members: int) -> bool:
     """The same without ``--exact``, for ten iterations."""
-    from purerl.runs.reading.evaluation import load
+    from purerl.runs.reading.loading import load
 
     more = ["--shards", "4", "--devices-per-agent", "4", "--num-envs", "16", "--num-steps", "32"]
     more += ["--total-steps", "5120"]

@@ -11,7 +11,7 @@ from purerl import cli
 from purerl.algos import ALGORITHMS
 from purerl.runs.describing.description import describe
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import loading
 from purerl.store.policies import save_policy
 
 
@@ -26,7 +26,7 @@ def untrained(directory, algo, env, **settings):
     """Makes a run directory with the policy of an agent whose parameters are all 0, and returns it."""
     config = ALGORITHMS[algo].Config(hidden_sizes=(4,), num_envs=4, **settings)
     description = describe(algo, TrainOptions(env=env), config)
-    policy = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), evaluation.shapes(description, 1))
+    policy = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), loading.shapes(description, 1))
     directory.mkdir()
     save_policy(directory, policy, {**description.fields, "members": 1})
     return directory

@@ -52,7 +52,7 @@ COMPUTES = (
     "purerl.runs.reading.evaluation.evaluate_run",
     "purerl.runs.reading.comparison.compare",
     "purerl.runs.reading.episodes.record_run",
-    "purerl.runs.reading.games.play",
+    "purerl.runs.reading.games.of_run",
     "purerl.meta.search.search",
     "purerl.meta.cost.plan",
     "purerl.meta.report.report",

@@ -6,6 +6,7 @@ value how games go on. By default the search is that of Danihelka et al. 2022 (P
 Gumbel, ICLR), which needs few simulations.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -104,13 +105,25 @@ class AlphaZeroPolicy(NamedTuple):
 class Extras(NamedTuple):
     """What is recorded of a search: the improved policy ``[B, A]``, and the value of its root for the agent of the row.
 
-    ``acts`` says whether it was that agent's turn, and ``drawn`` whether the turn's action was a random one; ``[B]``.
+    ``acts`` says whether it was that agent's turn, and ``drawn`` whether the turn's action was a random one, ``[B]``;
+    ``()``: none is.
     """
 
     policy: Array
     value: Array
     acts: Array
-    drawn: Array
+    drawn: Any = ()
+
+
+class Noise(NamedTuple):
+    """What training draws for each row: words ``[B, 2]`` for its search (`planning.search_noise`), and of its own turn.
+
+    ``turn`` ``[B, 2]``, uniform in [0, 1), makes the turn of the row's agent random, if it is that agent's. So whoever
+    searches for a row knows which turns of a game are random, also those that a past self plays.
+    """
+
+    search: Array
+    turn: Array
 
 
 class Position(NamedTuple):
@@ -179,30 +192,34 @@ def make_network(config: AlphaZeroConfig, env: Env) -> ActorCritic:
 class Searched(NamedTuple):
     """Rows of which a search is made, ``[N, ...]``: observations, states of the environment, and whose turn it is.
 
-    ``spread`` turns results of searches ``[N, ...]`` into results of all rows ``[B, ...]``.
+    ``rows`` ``[N]`` are their places among all rows, and ``spread`` turns results of searches ``[N, ...]`` into those
+    of all rows ``[B, ...]``.
     """
 
     obs: PyTree
     env_state: PyTree
     mover: Array
-    spread: Any
+    rows: Array
+    spread: Callable[[PyTree], PyTree]
 
 
 def searched(env: Env, here: Situation) -> Searched:
     """Returns the rows of which searches are made: of two agents in turn the one whose turn it is.
 
     In a waiting agent's own row the search is the other's, begun by what the network says of the waiting agent's view.
+    Where no states tell which rows are of one game a search is made of each.
     """
+    alike = lambda mover: Searched(here.obs, here.env_state, mover, jnp.arange(len(mover)), lambda tree: tree)
     rows = trees.length(here.obs)
-    if env.num_agents == 1:
-        return Searched(here.obs, here.env_state, jnp.zeros(rows, jnp.int32), lambda x: x)
+    if env.num_agents == 1 or not jax.tree.leaves(here.env_state):
+        return alike(jnp.zeros(rows, jnp.int32))
     if not isinstance(here.agents, tuple):  # rows of a part of the agents, each with an environment of its own
         agents = jnp.asarray(here.agents, jnp.int32)
-        return Searched(here.obs, here.env_state, jnp.where(turns(env, here.obs), agents, 1 - agents), lambda x: x)
+        return alike(jnp.where(turns(env, here.obs), agents, 1 - agents))
     mover = jnp.argmax(turns(env, here.obs).reshape(-1, env.num_agents), axis=-1).astype(jnp.int32)
     own = jnp.arange(rows // env.num_agents) * env.num_agents + mover
     spread = lambda tree: jax.tree.map(lambda x: jnp.repeat(x, env.num_agents, axis=0), tree)
-    return Searched(trees.take(here.obs, own), here.env_state, mover, spread)
+    return Searched(trees.take(here.obs, own), here.env_state, mover, own, spread)
 
 
 def turns(env: Env, obs: PyTree) -> Array:
@@ -284,9 +301,9 @@ def make_loss(config: AlphaZeroConfig, evaluate: Evaluate) -> Loss:
     return loss
 
 
-Search = Callable[[AlphaZeroPolicy, Situation, Key, bool], tuple[Planned, Array | None, Callable[[PyTree], PyTree]]]
-"""Searches where an agent acts, with the noise of training or without. Returns the results, what is legal there, and
-what spreads the results to all rows. Consumes its key."""
+Search = Callable[[AlphaZeroPolicy, Situation, Key, bool], tuple[Planned, Searched]]
+"""Searches where an agent acts, with the noise of training or without. Returns the results, and the rows of which they
+are. Consumes its key."""
 
 
 def make_search(config: AlphaZeroConfig, env: Env, evaluate: Evaluate) -> Search:
@@ -294,38 +311,48 @@ def make_search(config: AlphaZeroConfig, env: Env, evaluate: Evaluate) -> Search
     actions = joint_actions.joint_actions(env)
     model = make_model(config, env, evaluate)
 
-    def search(
-        policy: AlphaZeroPolicy, here: Situation, key: Key, explores: bool
-    ) -> tuple[Planned, Array | None, Callable[[PyTree], PyTree]]:
+    def search(policy: AlphaZeroPolicy, here: Situation, key: Key, explores: bool) -> tuple[Planned, Searched]:
         of = searched(env, here)
         logits, value = evaluate(policy, of.obs)
         begin = Position(of.env_state, of.mover, jnp.zeros(len(value), bool), jnp.zeros(len(value)))
         root = Node(logits, jnp.where(turns(env, of.obs), value, -value), begin)
-        legal = actions.legal(of.obs)
-        return planning.plan(config, model, policy, key, root, legal, explores), legal, of.spread
+        return planning.plan(config, model, policy, key, root, actions.legal(of.obs), explores), of
 
     return search
 
 
-Explore = Callable[[AlphaZeroPolicy, Situation, PyTree], tuple[PyTree, PyTree, Extras]]
+def recorded(
+    env: Env, here: Situation, of: Searched, planned: Planned, number: Array, drawn: PyTree = ()
+) -> tuple[PyTree, Extras]:
+    """Returns the actions of all rows ``[B]``, by ``number`` ``[N]`` after a search, and what is recorded of it."""
+    actions = joint_actions.joint_actions(env)
+    number, weights, value, drawn = of.spread((number, planned.policy, planned.value, drawn))
+    acts = turns(env, here.obs)
+    return actions.action(number), Extras(weights, jnp.where(acts, value, -value), acts, drawn)
+
+
+Explore = Callable[[AlphaZeroPolicy, Situation, Noise], tuple[PyTree, PyTree, Extras]]
 
 
 def make_explore(config: AlphaZeroConfig, env: Env, search: Search) -> Explore:
     """Makes the function that acts while training, as `Learner.explore`."""
     actions = joint_actions.joint_actions(env)
 
-    def explore(policy: AlphaZeroPolicy, here: Situation, noise: PyTree):
-        key_search, key_random = jax.random.split(planning.key_of(noise))
-        planned, legal, spread = search(policy, here, key_search, True)
-        uniform = jax.random.uniform(key_random, (len(planned.action), 2))
+    def explore(policy: AlphaZeroPolicy, here: Situation, noise: Noise) -> tuple[PyTree, PyTree, Extras]:
+        planned, of = search(policy, here, planning.key_of(noise.search), True)
+        uniform = noise.turn[of.rows]
         best = jax.nn.one_hot(planned.action, actions.num)
-        number = exploration.epsilon_greedy(best, config.epsilon, uniform, legal)
-        drawn = uniform[:, 0] < config.epsilon
-        number, weights, value, drawn = spread((number, planned.policy, planned.value, drawn))
-        acts = turns(env, here.obs)
-        return actions.action(number), here.carry, Extras(weights, jnp.where(acts, value, -value), acts, drawn)
+        number = exploration.epsilon_greedy(best, config.epsilon, uniform, actions.legal(of.obs))
+        action, extras = recorded(env, here, of, planned, number, uniform[:, 0] < config.epsilon)
+        return action, here.carry, extras
 
     return explore
+
+
+def draw_noise(key: Key, shape: tuple[int, ...]) -> Noise:
+    """Draws the `Noise` of ``shape`` many rows. Consumes ``key``."""
+    key_search, key_turn = jax.random.split(key)
+    return Noise(planning.search_noise(key_search, shape), jax.random.uniform(key_turn, (*shape, 2)))
 
 
 class Acting(NamedTuple):
@@ -333,7 +360,7 @@ class Acting(NamedTuple):
 
     exploit: Callable[[AlphaZeroPolicy, Situation, Key], tuple[PyTree, PyTree]]
     sample: Callable[[AlphaZeroPolicy, Situation, Key], tuple[PyTree, PyTree]]
-    search: Callable[[AlphaZeroPolicy, Situation, Key], Planned] | None
+    search: Callable[[AlphaZeroPolicy, Situation, Key, bool], tuple[PyTree, PyTree, Planned]] | None
 
 
 def make_acting(config: planning.PlannerSettings, env: Env, search: Search, evaluate: Evaluate) -> Acting:
@@ -343,26 +370,28 @@ def make_acting(config: planning.PlannerSettings, env: Env, search: Search, eval
     """
     actions = joint_actions.joint_actions(env)
 
-    def by_network(here: Situation) -> bool:
-        return config.simulations == 0 or (config.in_env and not jax.tree.leaves(here.env_state))
-
-    def exploit(policy: AlphaZeroPolicy, here: Situation, key: Key):
-        if by_network(here):
-            return actions.action(jnp.argmax(evaluate(policy, here.obs)[0], axis=-1)), here.carry
-        planned, _, spread = search(policy, here, key, False)
-        return actions.action(spread(planned.action)), here.carry
-
-    def sample(policy: AlphaZeroPolicy, here: Situation, key: Key):
-        key_search, key_draw = jax.random.split(key)
-        if by_network(here):
-            logits = evaluate(policy, here.obs)[0]
+    def by_search(policy: AlphaZeroPolicy, here: Situation, key: Key, sample: bool) -> tuple[PyTree, PyTree, Planned]:
+        key_search, key_draw = jax.random.split(key) if sample else (key, key)
+        planned, of = search(policy, here, key_search, False)
+        if sample:
+            number = jax.random.categorical(key_draw, of.spread(jnp.log(planned.policy)))
         else:
-            planned, _, spread = search(policy, here, key_search, False)
-            logits = spread(jnp.log(planned.policy))
-        return actions.action(jax.random.categorical(key_draw, logits)), here.carry
+            number = of.spread(planned.action)
+        return actions.action(number), here.carry, planned
 
-    plain = lambda policy, here, key: search(policy, here, key, False)[0]
-    return Acting(exploit, sample, plain if config.simulations else None)
+    def act(policy: AlphaZeroPolicy, here: Situation, key: Key, sample: bool) -> tuple[PyTree, PyTree]:
+        if config.simulations and (jax.tree.leaves(here.env_state) or not config.in_env):
+            return by_search(policy, here, key, sample)[:2]
+        logits = evaluate(policy, here.obs)[0]
+        if sample:
+            return actions.action(jax.random.categorical(jax.random.split(key)[1], logits)), here.carry
+        return actions.action(jnp.argmax(logits, axis=-1)), here.carry
+
+    return Acting(
+        exploit=functools.partial(act, sample=False),
+        sample=functools.partial(act, sample=True),
+        search=by_search if config.simulations else None,
+    )
 
 
 def make_learner(
@@ -415,7 +444,7 @@ def make_learner(
     return Learner(
         init=init,
         init_carry=lambda num_envs: (),
-        noise=planning.search_noise,
+        noise=draw_noise,
         behaviour=lambda state: AlphaZeroPolicy(state.params, state.obs_moments),
         explore=make_explore(config, env, search),
         policy=lambda state: AlphaZeroPolicy(state.params, normalize.settled(state.obs_moments)),

@@ -18,7 +18,7 @@ from purerl import config as cfg
 from purerl import replay, trees
 from purerl.algos import alphazero
 from purerl.algos.algorithm import Algorithm
-from purerl.algos.alphazero import AlphaZeroPolicy, AlphaZeroState
+from purerl.algos.alphazero import AlphaZeroPolicy, AlphaZeroState, Searched
 from purerl.errors import ConfigError
 from purerl.formulas import distributions, exploration, losses, return_distributions, returns, td_errors
 from purerl.formulas.return_distributions import Atoms
@@ -90,17 +90,6 @@ class MuZeroConfig(planning.PlannerSettings, from_replay.ReplayConfig, settings.
     def sample_rows(self) -> int:
         """Number of consecutive rows that one sample spans."""
         return self.unroll_steps + self.n_step + 1
-
-
-class Searched(NamedTuple):
-    """What is recorded of a search: the improved policy ``[B, A]``, and the value of its root for the agent of the row.
-
-    ``acts`` says whether it was that agent's turn, ``[B]``.
-    """
-
-    policy: Array
-    value: Array
-    acts: Array
 
 
 class Targets(NamedTuple):
@@ -327,15 +316,11 @@ def reanalysed(
 
 
 def make_search(env: Env, planner: Planner) -> alphazero.Search:
-    """Makes the search in the rows where an agent acts, or in all where no states tell which rows are of one game."""
-    actions = joint_actions.joint_actions(env)
+    """Makes the search in the rows where an agent acts."""
 
-    def search(policy: AlphaZeroPolicy, here: Situation, key: Key, explores: bool):
-        obs, spread = here.obs, lambda tree: tree
-        if jax.tree.leaves(here.env_state):
-            of = alphazero.searched(env, here)
-            obs, spread = of.obs, of.spread
-        return planner.search(policy, obs, key, explores), actions.legal(obs), spread
+    def search(policy: AlphaZeroPolicy, here: Situation, key: Key, explores: bool) -> tuple[Planned, Searched]:
+        of = alphazero.searched(env, here)
+        return planner.search(policy, of.obs, key, explores), of
 
     return search
 
@@ -358,19 +343,16 @@ def make_learner(
     """
     network = given_or_own(network, make_network(config, env), env.observation_space)
     optimiser = gradients.given_or_made(optimiser, config)
-    actions = joint_actions.joint_actions(env)
     normalizer = normalize.running() if config.normalize_obs else normalize.identity()
     planner = make_planner(config, env, network, normalizer)
     search = make_search(env, planner)
     acting = alphazero.make_acting(config, env, search, planner.evaluate)
     loss = make_loss(config, env, network, planner.represent)
 
-    def explore(policy: AlphaZeroPolicy, here: Situation, noise: PyTree):
-        planned, _, spread = search(policy, here, planning.key_of(noise), True)
-        number, weights, value = spread((planned.action, planned.policy, planned.value))
-        acts = alphazero.turns(env, here.obs)
-        searched = Searched(weights, jnp.where(acts, value, -value), acts)
-        return actions.action(number), here.carry, Recorded(first=(), every=searched)
+    def explore(policy: AlphaZeroPolicy, here: Situation, noise: Array) -> tuple[PyTree, PyTree, Recorded]:
+        planned, of = search(policy, here, planning.key_of(noise), True)
+        action, extras = alphazero.recorded(env, here, of, planned, planned.action)
+        return action, here.carry, Recorded(first=(), every=extras)
 
     def init(key: Key, obs: PyTree) -> AlphaZeroState:
         params = network.init(key, obs)

@@ -57,7 +57,7 @@ commands:
   compare RUN RUN ...      compare runs, with confidence intervals
   plot RUN ...             draw learning curves, the map of a sweep, or the results of a search
   render RUN               render episodes of an agent as a GIF, an MP4 or a web page
-  play RUN                 play a board game against an agent, in the terminal
+  play RUN                 play a board game against an agent, in the terminal or the browser
   export RUN               export a policy as a file that runs without this package
   dashboard [FOLDER]       show the runs in a folder in the browser of this machine
   check-env ENV            check an environment of your own

@@ -1,10 +1,16 @@
-"""The command ``purerl dashboard``, which only reads."""
+"""The command ``purerl dashboard``, which only reads, and the page of a game."""
 
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from purerl.cli import parsing
+from purerl.display import output
 from purerl.errors import ConfigError, printable
+
+if TYPE_CHECKING:
+    from purerl.display.dashboard.server import Answers
 
 FOLDER = "runs"
 """The folder that is shown by default."""
@@ -20,20 +26,39 @@ def dashboard(args: list[str]) -> int:
     options = parsing.parse(DashboardOptions, "purerl dashboard", args, positional=True)
     cfg.check(options)
 
-    from purerl.display.dashboard.server import ADDRESS, server
     from purerl.runs.reading import overview
 
-    answers = overview.answers(Path(options.folder))
+    serve(overview.answers(Path(options.folder)), options.port, options.open, f"{printable(options.folder)}: ")
+    return 0
+
+
+def serve(
+    answers: "Answers", port: int, opens: bool, words: str, place: str = "", ready: Callable[[], None] | None = None
+) -> None:
+    """Serves the page until the command is interrupted, and prints its address after ``words``.
+
+    Args:
+        answers: The functions that answer its requests.
+        port: The port; 0: any that is free.
+        opens: Whether to open it in a browser.
+        words: What is printed before the address.
+        place: Where on the page one begins, such as ``#/play``.
+        ready: Makes the answers ready, once the port is known to be free.
+
+    Raises:
+        ConfigError: The port is taken.
+    """
+    from purerl.display.dashboard.server import ADDRESS, server
+
     try:
-        serving = server(answers, options.port)
+        serving = server(answers, port)
     except OSError as error:
-        raise ConfigError(
-            f"port = {options.port}: is not available ({error.strerror}); --port 0 picks a free one"
-        ) from None
+        raise ConfigError(f"port = {port}: is not available ({error.strerror}); --port 0 picks a free one") from None
     with serving:
-        address = f"http://{ADDRESS}:{serving.server_address[1]}/"
-        print(f"{printable(options.folder)}: {address} (Ctrl-C ends)", flush=True)
-        if options.open:
+        if ready:
+            ready()
+        address = f"http://{ADDRESS}:{serving.server_address[1]}/{place}"
+        print(f"{words}{address} (Ctrl-C ends)", file=output.results(), flush=True)
+        if opens:
             webbrowser.open(address)
         serving.serve_forever()
-    return 0

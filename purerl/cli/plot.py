@@ -127,9 +127,9 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
 def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """Draws the levels of a curriculum as they begin in the environment of the run."""
-    from purerl.runs.reading import evaluation, levels
+    from purerl.runs.reading import levels, loading
     from purerl.store import trusted_modules
 
-    run = evaluation.load(runs[0], trust=trusted_modules.memory(False), playing=True)
+    run = loading.load(runs[0], trust=trusted_modules.memory(False), playing=True)
     name, params = run.saved["env"], run.saved["env_params"]
     return levels.sheet(levels.load(runs[0] / levels.FILE, run.env, name), run.env, name, params)

@@ -17,7 +17,7 @@ from purerl.exports import programs, runner
 from purerl.names import here
 from purerl.runs.describing.options import ExportOptions
 from purerl.runs.describing.run_directory import EXPORTS, check_out
-from purerl.runs.reading import choosing, evaluation
+from purerl.runs.reading import choosing, evaluation, loading
 from purerl.store import trusted_modules, writing
 from purerl.store.writing import atomic, atomic_folder
 from purerl.types import Learner, PyTree, Situation
@@ -88,7 +88,7 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     return Acting(act, obs, carry, card, actions)
 
 
-def of_agent(agent: evaluation.Agent) -> Acting:
+def of_agent(agent: loading.Agent) -> Acting:
     """Makes the `Acting` of a run's agent. Raises `ConfigError` as `acting` does.
 
     Of one that searches it is the network alone, as an agent of 0 simulations acts, and the card says so.
@@ -106,7 +106,7 @@ def export_run(options: ExportOptions) -> Path:
     printed.
 
     Raises:
-        ConfigError: If the path may not be written, and as `evaluation.agent`, `of_agent` and the function that writes
+        ConfigError: If the path may not be written, and as `loading.agent`, `of_agent` and the function that writes
             the file do; before anything is written.
     """
     path = here(options.out) if options.out else here(options.run) / DEFAULTS[options.to]
@@ -115,9 +115,9 @@ def export_run(options: ExportOptions) -> Path:
     if path.is_symlink():
         raise ConfigError(f"out = {str(path)!r}: exists and is not an export --to {options.to}")
     trust = trusted_modules.memory(options.trust)
-    agent = evaluation.agent(options.run, options.agent, trust=trust)
+    agent = loading.agent(options.run, options.agent, trust=trust)
     if agent.simulations:
-        agent = evaluation.agent(options.run, options.agent, trust=trust, simulations=0)
+        agent = loading.agent(options.run, options.agent, trust=trust, simulations=0)
         say(console(), f"{agent.saved['algo']} searches in training; what is exported is the network alone")
     choosing.tell(agent.choice)
     policy = of_agent(agent)

@@ -75,6 +75,28 @@ def player(learner: Learner, policy: PyTree, *, sample: bool = False) -> Player:
     return Player(lambda here, key: choose(policy, here, key), learner.init_carry, restart(learner))
 
 
+def watched(learner: Learner, policy: PyTree, *, sample: bool = False) -> Player:
+    """Makes the `player` of ``learner`` with a carry ``(carry, found)`` that also has what its last search found.
+
+    ``found`` is what `Learner.search` returns; ``()`` before the first step, and of a learner that does not search.
+    """
+    whole, search = player(learner, policy, sample=sample), learner.search
+
+    def act(here: Situation, key: Key) -> tuple[PyTree, PyTree]:
+        own = here._replace(carry=here.carry[0])
+        if search is None:
+            action, carry = whole.act(own, key)
+            return action, (carry, ())
+        action, carry, found = search(policy, own, key, sample)
+        return action, (carry, found)
+
+    return Player(
+        act,
+        lambda num_envs: (whole.init_carry(num_envs), ()),
+        lambda carry, step: (whole.remember(carry[0], step), carry[1]),
+    )
+
+
 def random_player(env: Env) -> Player:
     """Makes a `Player` that draws uniformly random actions from those that are legal."""
 

@@ -260,12 +260,12 @@ def show_figures(value: dict[str, Any]) -> str:
     )
 
 
-def speeds(results: dict[str, list[dict[str, Any]]], frames: int, of: str = "") -> dict[str, Any]:
+def speeds(results: dict[str, list[dict[str, Any]]], frames: int, of: str = "", unit: str = "frames") -> dict[str, Any]:
     """The `figures` and frames/s of each side, whose runs take so many ``frames`` unless its facts tell others, by
-    name. Prints a line for each, which begins with ``of``."""
+    name. Prints a line for each, which begins with ``of``. A ``unit`` may be what is counted instead."""
     row = {}
     for name, processes in results.items():
         speed = spread([processes[0].get("frames", frames) / s for s in seconds(processes)])
-        row[name] = {"frames_per_second": speed, **figures(processes)}
-        print(f"{of}{name}: {show(speed, ',.0f')} frames/s, {show_figures(row[name])}", flush=True)
+        row[name] = {f"{unit}_per_second": speed, **figures(processes)}
+        print(f"{of}{name}: {show(speed, ',.0f')} {unit}/s, {show_figures(row[name])}", flush=True)
     return row

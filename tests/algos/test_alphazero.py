@@ -10,9 +10,9 @@ from compiling import at_random
 
 from purerl import envs
 from purerl.algos.alphazero import Extras, alphazero, positions
-from purerl.learners.parts import from_replay
+from purerl.learners.parts import from_replay, planning
 from purerl.learners.wrappers.past import PastSettings, seats
-from purerl.types import Transition
+from purerl.types import Situation, Transition
 
 T, GAMES, UPDATES = 16, 3, 10
 KEY = jax.random.key(0)
@@ -165,3 +165,34 @@ def test_solved_game():
     assert np.nanmax(solved.worth[start]) == 0 and solved.best[start].all()
     reply = np.flatnonzero((solved.marks.sum(axis=(1, 2)) == 1) & solved.marks[:, 1, 0])
     assert np.flatnonzero(solved.best[reply][0]).tolist() == [4]  # to a corner only the middle
+
+
+def test_random_turns_are_marked_whoever_made_them(monkeypatch):
+    """A target that went on past an unmarked one would count a blunder of a past self, as leela-zero once did
+    (issue 542). Here searches choose cell 0, so that any other one was drawn at random."""
+
+    def first(config, model, params, key, root, legal, explores):
+        number, zeros = jnp.argmax(legal, axis=1), jnp.zeros(len(legal))
+        return planning.Planned(number.astype(jnp.int32), legal / 9, zeros, legal)
+
+    monkeypatch.setattr(planning, "plan", first)
+    games = 256
+    config = alphazero.Config(
+        hidden_sizes=(4,), num_envs=games, epsilon=0.5, opponents="past", past_games=games, past_met=2
+    )
+    learner, where = alphazero.make_learner(config, ENV), seats(config, games, 2)
+
+    @jax.jit
+    def play(key):
+        env_state, obs = jax.vmap(ENV.reset)(jax.random.split(key, games))
+        here = Situation(obs.reshape(2 * games, -1), (), env_state)
+        behaviour = learner.behaviour(learner.init(key, here.obs))
+        action, _, extras = learner.explore(behaviour, here, learner.noise(key, (2 * games,)))
+        return action, extras.acts, extras.drawn
+
+    action, acts, drawn = jax.device_get(play(KEY))
+    np.testing.assert_array_equal(drawn[::2], drawn[1::2])
+    for rows in (where.ours, where.theirs):
+        moves = rows[acts[rows]]
+        assert not np.any(action[moves][~drawn[moves]])
+        assert 0.4 < np.mean(drawn[moves]) < 0.6 and 0.8 < np.mean(action[moves][drawn[moves]] != 0) < 0.97

@@ -17,7 +17,7 @@ from hand_games import on_device
 
 from purerl import envs, muzero
 from purerl.algos import muzero as module
-from purerl.algos.alphazero import AlphaZeroPolicy
+from purerl.algos.alphazero import AlphaZeroPolicy, Extras
 from purerl.errors import ConfigError
 from purerl.formulas import td_errors
 from purerl.learners.parts import normalize
@@ -54,7 +54,7 @@ def sequences(seed=0):
     for i, places in enumerate(ENDS.values()):
         for row, kind in places.items():
             ends[kind][row, i] = True
-    searched = module.Searched(rng.dirichlet(np.ones(ACTIONS), shape), rng.normal(size=shape), np.ones(shape, bool))
+    searched = Extras(rng.dirichlet(np.ones(ACTIONS), shape), rng.normal(size=shape), np.ones(shape, bool))
     items = Transition(
         obs=rng.normal(size=(*shape, 4)).astype(np.float32),
         action=rng.integers(0, ACTIONS, shape).astype(np.int32),
@@ -268,7 +268,7 @@ def test_sequences_of_two_agents_are_those_of_who_moves():
     acts[0::2, [0, 3]], acts[1::2, [1, 2]] = True, True
     number = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
     none = np.zeros((rows, 4), bool)
-    every = module.Searched(number[..., None], number, acts)
+    every = Extras(number[..., None], number, acts)
     whole = Transition(number[..., None], number.astype(np.int32), number, none, none, (), Recorded((), every))
     stored = jax.tree.map(jnp.asarray, whole)
     view = module.moves(CONFIG, GAME, None)

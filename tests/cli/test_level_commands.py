@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from purerl import envs
 from purerl.curricula import buffer as buffers
 from purerl.errors import ConfigError
-from purerl.runs.reading import evaluation, levels
+from purerl.runs.reading import levels, loading
 from purerl.store import card_files
 from purerl.types import Situation
 
@@ -78,7 +78,7 @@ def test_each_level_is_played(place, env, capsys):
     result = json.loads(capsys.readouterr().out)
     of_file = levels.load(place / levels.FILE, env, "Maze-v0")
     assert result["levels"] == of_file.names and result["unfinished_per_seed"] == [0, 0]
-    return_of = player_of(evaluation.load(place))
+    return_of = player_of(loading.load(place))
     for agent in range(2):
         for i in range(0, len(of_file.names), 3):
             alone = return_of(agent, jax.tree.map(lambda x, i=i: x[i], of_file.levels))

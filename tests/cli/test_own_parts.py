@@ -16,7 +16,7 @@ from purerl.errors import ConfigError
 from purerl.learned import own_parts
 from purerl.learners.parts import gradients
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import loading
 
 OWN = """
 import jax.numpy as jnp
@@ -99,7 +99,7 @@ def test_a_run_remembers_its_parts_and_where_they_are_trusted(folder, monkeypatc
     options = [word for name, value in PARTS.items() for word in (f"--{name.replace('_', '-')}", value)]
     run(*TRAIN, *options, "--out", "run")
     assert json.loads((folder / "run/config.json").read_text())["parts"] == PARTS
-    loaded = evaluation.load("run", trust=True)
+    loaded = loading.load("run", trust=True)
     assert jax.tree.map(jnp.shape, loaded.policy.params)["params"]["Dense_0"] == {"bias": (1, 2), "kernel": (1, 4, 2)}
     run("eval", "run", "--episodes", "2")
     run("resume", "run", "--total-steps", "128")

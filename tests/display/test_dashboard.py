@@ -1,22 +1,21 @@
 """The page on runs: what it tells over HTTP, what it refuses, and what a browser shows of it."""
 
 import contextlib
-import http.client
 import itertools
 import json
 import os
 import shutil
 import threading
 import tracemalloc
-from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import browser
 import numpy as np
 import pytest
+from serving import asking, served
 
 from purerl import cli
-from purerl.display.dashboard.server import SCRIPTS, Missing, server
+from purerl.display.dashboard.server import SCRIPTS, Missing
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts
@@ -88,39 +87,10 @@ def folder(tmp_path_factory):
     return root
 
 
-@contextlib.contextmanager
-def served(folder):
-    """The page of a folder of runs on a server of its own."""
-    serving = server(overview.answers(folder), 0)
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    yield serving
-    serving.shutdown()
-    serving.server_close()
-
-
 @pytest.fixture(scope="module")
 def site(folder):
-    with served(folder) as serving:
+    with served(overview.answers(folder)) as serving:
         yield asking(serving)
-
-
-def asking(serving):
-    """How to ask a server."""
-    port = serving.server_address[1]
-
-    def ask(target, method="GET", host=f"127.0.0.1:{port}", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-        connection.putrequest(method, target, skip_host=True)
-        for name, value in {"Host": host, **headers}.items():
-            connection.putheader(name.replace("_", "-"), value)
-        connection.endheaders()
-        answer = connection.getresponse()
-        return SimpleNamespace(status=answer.status, headers=answer.headers, body=answer.read())
-
-    def get(place, **parameters):
-        return json.loads(ask(f"/api/{place}?{urlencode(parameters)}").body)
-
-    return SimpleNamespace(ask=ask, get=get, address=f"http://127.0.0.1:{port}/", server=serving)
 
 
 def test_it_is_served_to_this_machine_alone(site):
@@ -586,7 +556,7 @@ def test_sweeps_and_a_search_in_a_browser(tmp_path):
     compared = {"env": "CartPole-v1", "trained_on": False, "baseline": "L2", "tuned": {"value_coef": 0.25}}
     compared |= {"fitness_iqm": of(5.0), "baseline_iqm": of(3.0), "iqm_difference": of(2.0)}
     (search / "report.json").write_text(json.dumps({"rows": [compared]}))
-    with served(tmp_path) as serving, browser.opened() as page:
+    with served(overview.answers(tmp_path)) as serving, browser.opened() as page:
         for width in (1280, 390):
             page.view(width, 900)
             page.go("about:blank")

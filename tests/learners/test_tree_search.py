@@ -167,7 +167,7 @@ def test_gumbel_by_hand(monkeypatch, num_agents):
     """Policies, visits, values and actions, with the noise of training and without."""
     game, config, noise, explored, exploited = searches(monkeypatch, num_agents, apart=True, **GUMBEL[num_agents])
     action, extras, planned = explored
-    drawn = jax.random.gumbel(jax.random.split(jax.random.split(planning.key_of(noise))[0])[1], (ROOTS, A))
+    drawn = jax.random.gumbel(jax.random.split(planning.key_of(noise.search))[1], (ROOTS, A))
     settings = SIMULATIONS, config.considered_actions, (config.value_scale, config.rescale_values)
     for place in range(ROOTS):
         *by_hand, best = search_oracle.gumbel(search_oracle.Node(game, place), *settings, np.float64(drawn[place]))
@@ -187,7 +187,7 @@ def test_rows_of_one_agent(monkeypatch):
     """Rows of agent 0 alone, as in a league: the search of a turn of its own is the same. In a turn of the other it is
     the other's search, so that its value counts against agent 0."""
     game, config, noise, acted, rows = searches(monkeypatch, 2, agent=0, **GUMBEL[2])
-    drawn = jax.random.gumbel(jax.random.split(jax.random.split(planning.key_of(noise))[0])[1], (ROOTS, A))
+    drawn = jax.random.gumbel(jax.random.split(planning.key_of(noise.search))[1], (ROOTS, A))
     settings = SIMULATIONS, config.considered_actions, (config.value_scale, config.rescale_values)
     _, extras, planned = rows
     for place in range(ROOTS):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from compiling import shipped_environment
 
-from purerl import alphazero, envs, plan, ppo, trees
+from purerl import alphazero, envs, muzero, plan, ppo, trees
 from purerl.population import planning
 from purerl.population.arithmetic import flops, product_flops
 from purerl.types import Situation
@@ -116,6 +116,19 @@ def test_the_trees_of_a_search_count():
     bytes_more, flops_more = (large - small for small, large in zip(*costs, strict=True))
     assert 1 < bytes_more / (64 * games * node) < 2.5
     assert flops_more > 64 * games * 2 * (27 * 8 + 8 * 10)
+
+
+MODEL = {"hidden_sizes": (8,), "model_sizes": (32,), "state_size": 16, "num_atoms": 11, "simulations": 4}
+CARTPOLE_ROW = 16 + 4 + 4 + 1 + 1 + 8 + 4 + 1
+"""Bytes of a step of CartPole with what MuZero records: four numbers, the action, the reward, both ends, the policy of
+two actions, the value, and whose turn it is."""
+
+
+def test_the_replay_of_searches_counts():
+    """By hand: each step, and of one in 32 rows of each environment the next observation and its row; two counters."""
+    config = muzero.Config(**MODEL, num_envs=4, num_steps=8, capacity=4 * 4096)
+    state = jax.eval_shape(muzero.make_trainer(config, envs.make("CartPole-v1")).init, jax.random.key(0))
+    assert trees.nbytes(state.replay) == 4 * (4096 * CARTPOLE_ROW + 4096 // 32 * (16 + 1)) + 8
 
 
 def test_words_for_sizes():

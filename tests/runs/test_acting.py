@@ -10,7 +10,7 @@ import pytest
 from compiling import at_random, for_bits
 
 from purerl import ConfigError, a2c, envs, loops, td3, train_in_chunks
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import loading
 from purerl.runs.reading.choosing import Choice
 from purerl.runs.running import device_program
 from purerl.runs.running.from_python import Acting
@@ -27,7 +27,7 @@ def agent(env, config, key, algo=a2c):
     _, obs = jax.eval_shape(jax.vmap(env.reset), jax.random.split(key, 2))
     obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), obs)
     policy = at_random(lambda key: learner.policy(learner.init(key, obs)), key)
-    return evaluation.Agent({"algo": "a2c"}, {}, {}, env, learner, policy, "", Choice(Path(), 0, (Path(), 0), "0"))
+    return loading.Agent({"algo": "a2c"}, {}, {}, env, learner, policy, "", Choice(Path(), 0, (Path(), 0), "0"))
 
 
 def test_a_memory_goes_on_and_is_reset(key):

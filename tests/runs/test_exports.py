@@ -18,7 +18,7 @@ from purerl.errors import ConfigError
 from purerl.exports import exporting, programs, runner
 from purerl.runs.describing.description import Setup, describe
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import loading
 from purerl.store.policies import save_policy
 from purerl.types import Situation
 
@@ -72,7 +72,7 @@ def observations():
 @pytest.fixture(scope="module")
 def actions(cartpole, observations):
     """What agent 1 of the run itself does."""
-    result = evaluation.load(cartpole)
+    result = loading.load(cartpole)
     one = jax.tree.map(lambda x: x[1], result.policy)
     seen = observations.astype(np.float32)
     return np.asarray(

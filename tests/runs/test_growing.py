@@ -9,7 +9,7 @@ import pytest
 from commands import run
 
 from purerl.runs.describing import run_directory
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import evaluation, loading
 from purerl.store import checkpoint, guards, log
 from purerl.types import Situation
 
@@ -45,7 +45,7 @@ def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     assert f"resume with: purerl resume {out}" in capsys.readouterr().err
     config = json.loads((out / "config.json").read_text())
     assert config["config"]["hidden_sizes"] == [16, 12] and "hidden_sizes: (8, 8) -> (16, 12)" in config["history"][-1]
-    small, large = evaluation.load(runs / name), evaluation.load(out)
+    small, large = loading.load(runs / name), loading.load(out)
     assert large.setup.labels == small.setup.labels and large.setup.config.hidden_sizes == (16, 12)
     obs = jax.random.normal(jax.random.key(0), (100, 4))
     for i in range(small.setup.members.size):
@@ -68,7 +68,7 @@ def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     rows = list(log.rows(out / run_directory.METRICS))
     last = [row for row in rows if row["env_steps"] > 512]
     assert len(last) >= 32 and all(np.isfinite(row["loss"]) for row in rows)
-    assert evaluation.load(out).setup.config.hidden_sizes == (16, 12)
+    assert loading.load(out).setup.config.hidden_sizes == (16, 12)
 
 
 def test_checkpoints_keep_what_does_not_grow(runs, tmp_path):
@@ -97,7 +97,7 @@ def header(path):
 def test_grows_twice(runs, tmp_path):
     run("grow", runs / "ppo", "--hidden-sizes", 8, 12, "--out", tmp_path / "once")
     run("grow", tmp_path / "once", "--hidden-sizes", 10, 12)
-    assert evaluation.load(tmp_path / "once-grown").setup.config.hidden_sizes == (10, 12)
+    assert loading.load(tmp_path / "once-grown").setup.config.hidden_sizes == (10, 12)
     assert len(guards.read_json(tmp_path / "once-grown" / "config.json")["history"]) == 2
 
 

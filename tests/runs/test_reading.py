@@ -16,7 +16,7 @@ from purerl.learned import artefacts
 from purerl.runs.describing import machine
 from purerl.runs.describing.description import TrainingDescription, describe
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import comparison, evaluation
+from purerl.runs.reading import comparison, evaluation, loading
 from purerl.store import policies
 
 CONFIG = ppo.Config(total_steps=64, num_envs=2, num_steps=8, num_minibatches=2, hidden_sizes=(4,))
@@ -104,7 +104,7 @@ def test_somebodys_own_is_imported_if_trusted():
 @pytest.fixture
 def saved(tmp_path):
     """A function that saves untrained policies with a description that is changed by its arguments."""
-    policy = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), evaluation.shapes(TrainingDescription(**RUN), 3))
+    policy = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), loading.shapes(TrainingDescription(**RUN), 3))
 
     def save(scale=1.0, **change):
         policies.save_policy(tmp_path, jax.tree.map(lambda x: x * scale, policy), {**RUN, "members": 3, **change})

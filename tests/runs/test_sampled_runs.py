@@ -9,7 +9,7 @@ from commands import run
 
 import purerl
 from purerl import ConfigError, a2c, counters, envs
-from purerl.runs.reading import comparison, evaluation, overview, run_curves
+from purerl.runs.reading import comparison, evaluation, loading, overview, run_curves
 
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--total-steps", "96", "--num-seeds", "2"]
 A2C = ["train", "a2c", "--env", "CartPole-v1", *SIZES, "--eval-episodes", "6"]
@@ -72,7 +72,7 @@ def test_whatever_shows_them_says_so(runs, capsys, tmp_path):
     assert "agent 0, sampled, return" in overview.answers(runs).run("sampled")["filmed"]["film.gif"]
     run("eval", f"{runs / 'sampled'}:best", "--episodes", 2)
     assert "by the mean sampled return of the final evaluation" in " ".join(capsys.readouterr().out.split())
-    told = evaluation.anew(evaluation.agent(runs / "sampled", "best"))
+    told = evaluation.anew(loading.agent(runs / "sampled", "best"))
     assert "in 6 other sampled episodes" in told.words
 
 

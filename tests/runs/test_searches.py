@@ -13,7 +13,7 @@ import purerl
 from purerl import ConfigError, envs
 from purerl.display import words
 from purerl.learners.parts import planning
-from purerl.runs.reading import episodes, evaluation, overview
+from purerl.runs.reading import episodes, loading, overview
 from purerl.types import Situation
 
 REFUSED = "simulations = 3: dqn does not search; omit it"
@@ -83,11 +83,12 @@ def test_each_search_has_as_many_as_were_asked_for(folder):
     state, obs = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3))
     here = Situation(obs.reshape(6, -1), (), state)
     for given, number in ((None, 2), (5, 5)):
-        agent = evaluation.agent(folder / "game", 0, simulations=given)
-        found: planning.Planned = jax.jit(agent.learner.search)(agent.policy, here, jax.random.key(2))
+        agent = loading.agent(folder / "game", 0, simulations=given)
+        search = jax.jit(agent.learner.search, static_argnums=3)
+        found: planning.Planned = search(agent.policy, here, jax.random.key(2), False)[2]
         np.testing.assert_array_equal(found.visits.sum(axis=-1), [number] * 3)
         assert agent.simulations == number
-    assert evaluation.agent(folder / "game", 0, simulations=0).learner.search is None
+    assert loading.agent(folder / "game", 0, simulations=0).learner.search is None
 
 
 @pytest.mark.rest

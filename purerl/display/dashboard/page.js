@@ -5,8 +5,8 @@ const EVERY = 2000;
 const main = document.getElementById("main");
 let current = 0;
 
-async function ask(address, parameters = {}) {
-  const answer = await fetch(`${address}?${new URLSearchParams(parameters)}`);
+async function ask(address, parameters = {}, method = "GET") {
+  const answer = await fetch(`${address}?${new URLSearchParams(parameters)}`, { method });
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.problem);
   return found;
@@ -23,6 +23,7 @@ async function show() {
     const paths = rest.map(decodeURIComponent);
     if (place === "run") update = await one(paths[0] || "");
     else if (place === "compare" && paths.length) update = await compared(paths);
+    else if (place === "play") update = await game();
     else {
       const found = await ask("/api/runs");
       document.getElementById("folder").textContent = found.folder;
@@ -61,4 +62,5 @@ let remembered = null;
 try { remembered = localStorage.getItem("theme"); } catch { /* nothing is remembered */ }
 theme(remembered || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 addEventListener("hashchange", show);
+ask("/api/game").then((found) => { document.getElementById("play").hidden = !found; });
 show();

@@ -1,4 +1,4 @@
-"""The server of the page, on the loopback interface alone, which only reads.
+"""The server of the page, on the loopback interface alone, which reads files and, if there is one, plays a game.
 
 It refuses requests that another page makes a browser on this machine send: a request must name this very address
 (against DNS rebinding), and must not come from another site.
@@ -18,7 +18,7 @@ from purerl.errors import ConfigError
 from purerl.store.writing import finite
 
 ADDRESS = "127.0.0.1"
-SCRIPTS = "charts.js", "list.js", "run.js", "page.js"
+SCRIPTS = "charts.js", "list.js", "run.js", "game.js", "page.js"
 ASSETS = {"/": "page.html"} | {f"/{name}": name for name in (*SCRIPTS, "page.css", "icon.svg")}
 """The files of the page, which lie beside this module."""
 MOST_FIELDS = 512
@@ -42,6 +42,10 @@ OF_FILM = (
 server."""
 
 
+Reply = tuple[HTTPStatus, str, bytes, str]
+"""The status, type, body and content policy of the answer to a request."""
+
+
 class Missing(Exception):
     """The error of a request for something that does not exist."""
 
@@ -55,12 +59,16 @@ class Answers(NamedTuple):
     - ``run``: one run.
     - ``curve``: the curves of a number of some runs, perhaps one for each value of a setting.
     - ``file``: the type and the contents of a file of a run.
+    - ``game``: the game on the page (`purerl.runs.reading.playing.OnPage`); None: there is none.
+    - ``play``: a move in it, which is posted; None where there is none.
     """
 
     runs: Callable[[], Any]
     run: Callable[[str], Any]
     curve: Callable[[list[str], str, str], Any]  # (paths, name of a number, name of a setting)
     file: Callable[[str, str], tuple[str, bytes]]  # (path, name of a file) -> (content type, content)
+    game: Callable[[], Any] = lambda: None
+    play: Callable[[str, str], Any] | None = None  # (place, move)
 
 
 def server(answers: Answers, port: int) -> ThreadingHTTPServer:
@@ -79,7 +87,17 @@ def server(answers: Answers, port: int) -> ThreadingHTTPServer:
         timeout = 30
 
         def do_GET(self) -> None:
-            status, kind, body, policy = self._answer()
+            self._send(*self._answer(_answered))
+
+        do_HEAD = do_GET
+
+        def do_POST(self) -> None:
+            self._send(*self._answer(_posted))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Logs nothing."""
+
+        def _send(self, status: HTTPStatus, kind: str, body: bytes, policy: str) -> None:
             self.send_response(status)
             for name, value in HEADERS.items():
                 self.send_header(name, value)
@@ -90,16 +108,11 @@ def server(answers: Answers, port: int) -> ThreadingHTTPServer:
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        do_HEAD = do_GET
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Logs nothing."""
-
-        def _answer(self) -> tuple[HTTPStatus, str, bytes, str]:
+        def _answer(self, answered: Callable[[Answers, str], Reply]) -> Reply:
             if problem := _foreign(self.headers, serving.server_port):
                 return _problem(HTTPStatus.FORBIDDEN, problem)
             try:
-                return _answered(answers, self.path)
+                return answered(answers, self.path)
             except Missing as error:
                 return _problem(HTTPStatus.NOT_FOUND, str(error) or "there is nothing here")
             except (ConfigError, OSError, ValueError) as error:
@@ -122,13 +135,14 @@ def _foreign(headers: Any, port: int) -> str:
     hosts = headers.get_all("Host") or []
     if len(hosts) != 1 or hosts[0] not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
         return "this page is served to this machine only"
-    if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+    own = headers.get("Origin", f"http://{hosts[0]}") == f"http://{hosts[0]}"
+    if not own or headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
         return "another site asks"
     return ""
 
 
-def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, str]:
-    """Returns the status, type, body and content policy for a request's target."""
+def _answered(answers: Answers, target: str) -> Reply:
+    """Returns the reply to a request's target."""
     url = urlsplit(target)
     if url.path in ASSETS:
         name = ASSETS[url.path]
@@ -142,14 +156,28 @@ def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, st
         return HTTPStatus.OK, kind, body, OF_FILM
     answer = {
         "/api/runs": answers.runs,
+        "/api/game": answers.game,
         "/api/run": lambda: answers.run(path),
         "/api/curve": lambda: answers.curve(asked.get("path", [""]), query.get("metric", ""), query.get("setting", "")),
     }.get(url.path)
     if answer is None:
         raise Missing
-    body = json.dumps(finite(answer()), allow_nan=False).encode()
+    return _told(answer())
+
+
+def _posted(answers: Answers, target: str) -> Reply:
+    """Returns the reply to a target that is posted: a move in the game, whatever else stands in the request."""
+    url = urlsplit(target)
+    if answers.play is None or url.path != "/api/game":
+        return _problem(HTTPStatus.NOT_IMPLEMENTED, "nothing is posted there")
+    asked = parse_qs(url.query, max_num_fields=MOST_FIELDS)
+    return _told(answers.play(*(asked.get(name, [""])[-1] for name in ("place", "move"))))
+
+
+def _told(answer: Any) -> Reply:
+    body = json.dumps(finite(answer), allow_nan=False).encode()
     return HTTPStatus.OK, "application/json", body, OF_PAGE
 
 
-def _problem(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes, str]:
+def _problem(status: HTTPStatus, text: str) -> Reply:
     return status, "application/json", json.dumps({"problem": text}).encode(), OF_PAGE

@@ -487,13 +487,16 @@ class CompareOptions(Printed, Trust):
     training. reach:VALUE: frames until 100 episodes of the training have the mean return VALUE, as stop_at finds it."""
 
 
+Port = Annotated[int, cfg.Range(0, 2**16, open_high=True)]
+
+
 @dataclasses.dataclass(frozen=True)
 class DashboardOptions:
     """Which runs to show, and on which port."""
 
     folder: str
     """Folder that contains run directories, up to four levels deep (default: runs)."""
-    port: Annotated[int, cfg.Range(0, 2**16, open_high=True)] = 8787
+    port: Port = 8787
     """Port on 127.0.0.1. 0: any free port."""
     open: bool = False
     """Also open the page in a browser."""
@@ -527,6 +530,12 @@ class PlayOptions(Trust, Agent, Searched, Sampled, EnvParams, MachineOptions):
     """Seat that you take. random: drawn for each game."""
     seed: cfg.Seed = 0
     """Seed of the games: of seats, of what the game draws, such as who begins, and of what the agent draws."""
+    page: bool = False
+    """Play on a page in the browser of this machine instead of in the terminal."""
+    port: Port = 8787
+    """Port of the page on 127.0.0.1. 0: any free port."""
+    open: bool = False
+    """Also open the page in a browser."""
 
 
 @dataclasses.dataclass(frozen=True)

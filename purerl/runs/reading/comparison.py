@@ -12,7 +12,7 @@ from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.names import Trust, nearest
 from purerl.runs.describing import sweeps
-from purerl.runs.reading import choosing, evaluation, results
+from purerl.runs.reading import choosing, evaluation, loading, results
 from purerl.store import guards
 
 COMPARED = {
@@ -125,7 +125,7 @@ def compare(sources: Sequence[str | Path], by: str = "final", *, trust: Trust = 
     Args:
         sources: The sources; one alone must be a sweep.
         by: The number that is compared (`measure`).
-        trust: As for `evaluation.load`, for agents that are evaluated anew.
+        trust: As for `loading.load`, for agents that are evaluated anew.
 
     Returns:
         ``by``; ``runs``, a row for each run, those of a sweep from the best on; and ``importance``, for each sweep the
@@ -260,7 +260,7 @@ def _of_training(directory: Path, summary: dict[str, Any], measured: Measure) ->
 def _score(choice: choosing.Choice, summary: dict[str, Any], measured: Measure, trust: Trust) -> np.ndarray:
     """Returns the measure ``[1]`` of an agent. Of one that was chosen by its return that of other episodes."""
     if choice.is_ranked and measured.of_training is None:
-        agent = evaluation.agent(choice.of[0], choice.name, trust=trust, playing=True)
+        agent = loading.agent(choice.of[0], choice.name, trust=trust, playing=True)
         return np.array([evaluation.anew(agent, trust=trust).score])
     scores = _scores(choice.directory, summary, measured)
     if choice.number >= len(scores):

@@ -19,17 +19,18 @@ from purerl.envs import agents
 from purerl.errors import ConfigError, printable
 from purerl.hosts import local
 from purerl.hosts.bundle import Turn
-from purerl.loops.evaluation import Player, player, playing, random_player
+from purerl.loops.evaluation import Player, player, playing, random_player, watched
 from purerl.loops.recording import record
 from purerl.names import called, here, imported
 from purerl.replay.fixed import dataset_problems
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions, RenderOptions
 from purerl.runs.describing.run_directory import FILMS, check_out
-from purerl.runs.reading import choosing, evaluation, filmed, host_evaluation
-from purerl.runs.reading.evaluation import RANDOM, Agent
+from purerl.runs.reading import choosing, evaluation, filmed, host_evaluation, loading
+from purerl.runs.reading.evaluation import RANDOM
 from purerl.runs.reading.filmed import Episode
 from purerl.runs.reading.host_evaluation import Playing
+from purerl.runs.reading.loading import Agent
 from purerl.store import card_files, checkpoint, trusted_modules
 from purerl.types import Array, Env, PyTree, Situation
 
@@ -143,7 +144,7 @@ def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[st
     """Reads the agent of a run that the options name, in its environment with ``env_params`` in place of its own."""
     trust = trusted_modules.memory(options.trust)
     how: dict[str, Any] = {"env_params": env_params, "playing": True, "simulations": options.simulations}
-    agent = evaluation.agent(run, options.agent, trust=trust, **how)
+    agent = loading.agent(run, options.agent, trust=trust, **how)
     choosing.tell(agent.choice)
     return agent
 
@@ -196,8 +197,7 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
     agent = _agent(options.run, options, env_params)
-    acts = player(agent.learner, agent.policy, sample=options.sample)
-    stage = (_OnHost if agent.env.host else _Compiled)(agent, acts)
+    stage = (_OnHost if agent.env.host else _Compiled)(agent, options.sample)
     fps, strip = options.fps or stage.drawing.fps, max(12, options.size // 16)
     key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
     played: list[Episode] = []
@@ -230,35 +230,23 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     return path, frames, filmed.told(how, [episode.returns for episode in played])
 
 
-def _watched(whole: Player, agent: Agent) -> Player:
-    """Returns the player ``whole`` of an agent with a carry that also has what the last search found; () without."""
-    search = agent.learner.search
-
-    def act(here: Situation, key: Array) -> tuple[PyTree, PyTree]:
-        own = here._replace(carry=here.carry[0])
-        action, carry = whole.act(own, key)
-        return action, (carry, search(agent.policy, own, key) if search else ())
-
-    return Player(act, whole.init_carry, lambda carry, step: (whole.remember(carry[0], step), carry[1]))
-
-
 class _Compiled:
     """An environment that an agent plays in, drawn from its states."""
 
-    def __init__(self, agent: Agent, whole: Player):
-        env = agent.env
+    def __init__(self, agent: Agent, sample: bool):
+        env, whole = agent.env, watched(agent.learner, agent.policy, sample=sample)
 
         def begin(key: Array) -> Situation:
             return playing(key, env, whole, 1)[0]()
 
         def play(key: Array, here: Situation, first: Array) -> tuple[Situation, tuple[PyTree, ...]]:
-            _, move = playing(key, env, _watched(whole, agent), 1)
+            move = playing(key, env, whole, 1)[1]
 
             def one(here: Situation, time: Array):
-                after, action, step = move(here._replace(carry=(here.carry, ())), time)
+                after, action, step = move(here, time)
                 carry, found = after.carry
                 shown = here.env_state, here.obs
-                return after._replace(carry=carry), (shown, action, step._replace(next_obs=()), found)
+                return after._replace(carry=(carry, ())), (shown, action, step._replace(next_obs=()), found)
 
             here, (shown, *rest) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
             last = here.env_state, here.obs
@@ -305,8 +293,8 @@ class _OnHost:
     Making it raises `ConfigError` if there is neither.
     """
 
-    def __init__(self, agent: Agent, whole: Player):
-        env = agent.env
+    def __init__(self, agent: Agent, sample: bool):
+        env, whole = agent.env, player(agent.learner, agent.policy, sample=sample)
         self._batch = (env.host.pictured or env.host.batch)(1)
         image = boards.image(env.observation_space)
         if self._batch.frame is None and image is None:

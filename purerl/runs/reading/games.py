@@ -1,7 +1,5 @@
-"""Games of a person against an agent of a run, at the terminal: ``purerl play``."""
+"""Games of a person against an agent of a run, move by move, for the terminal and for the page: ``purerl play``."""
 
-import itertools
-import sys
 from typing import Any, NamedTuple
 
 import jax
@@ -9,23 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import backend, trees
-from purerl.display import output, text_boards, words
 from purerl.errors import ConfigError
 from purerl.formulas.outcomes import outcomes
-from purerl.loops.evaluation import Player, chosen_by, player, playing, seated
+from purerl.loops.evaluation import Player, chosen_by, playing, seated, watched
 from purerl.runs.describing.options import PlayOptions
-from purerl.runs.reading import choosing, evaluation
-from purerl.runs.reading.evaluation import Agent
+from purerl.runs.reading import choosing, loading
+from purerl.runs.reading.loading import Agent
 from purerl.spaces import Discrete
 from purerl.store import trusted_modules
 from purerl.types import Array, Env, Key, PyTree, Situation
 
 PLAYING_SALT = 2**31 + 7
 """Folded into the key of the seed of games with a person."""
-QUIT = "q"
-"""What a person answers who wants to end."""
 SEATS = 2
-RESULTS = {1: "you win", 0: "a draw", -1: "{} wins"}
 
 
 class View(NamedTuple):
@@ -39,15 +33,37 @@ class View(NamedTuple):
     acting: Any
 
 
-class Table:
-    """A game of a person in a seat against an agent in the other, which is compiled at its first step.
+class Answer(NamedTuple):
+    """A move of the agent: its action, and what the search for it found (`Learner.search`), ``()`` without a search."""
 
-    ``seats`` are of the person and the agent.
+    action: int
+    found: Any
+
+
+class Turn(NamedTuple):
+    """A game where the person is asked for a move, or where it is over.
+
+    - ``view``: what the person sees.
+    - ``answers``: the agent's moves since the person's last one.
+    - ``outcome``: 1 if the person has won, 0 for a draw, -1 if the agent has won; None: the game goes on.
+    """
+
+    view: View
+    answers: list[Answer]
+    outcome: int | None
+
+
+class Table:
+    """The compiled programs of games with the person in one seat and an agent in the other.
+
+    ``begin(key) -> (situation, view)`` begins a game, which follows from ``key`` and the person's moves.
+    ``move(key, situation, time, chosen) -> (situation, view, action [2], found, reward [2], over)`` takes a step, in
+    which the person chooses an action if it is the person's turn.
     """
 
     def __init__(self, agent: Agent, seat: int, sample: bool):
-        env, self.seats = agent.env, (seat, 1 - seat)
-        pair = [_person(), _in_turn(env, player(agent.learner, agent.policy, sample=sample), 1 - seat)]
+        env = agent.env
+        pair = [_person(), _in_turn(env, watched(agent.learner, agent.policy, sample=sample), 1 - seat)]
         whole = seated(pair[seat], pair[1 - seat], 1, SEATS)[0]  # the first sits in seat 0
 
         def begin(key: Key) -> tuple[Situation, View]:
@@ -55,25 +71,20 @@ class Table:
             return here, _view(env, here, seat)
 
         def move(key: Key, here: Situation, time: Array, chosen: Array) -> tuple[Any, ...]:
-            carry = (*here.carry[:seat], jnp.full(SEATS, chosen), *here.carry[seat + 1 :])
-            after, action, step = playing(key, env, whole, 1)[1](here._replace(carry=carry), time)
-            return after, _view(env, after, seat), action, step.reward, jnp.all(step.game_over)
+            carry = list(here.carry)
+            carry[seat] = jnp.full(SEATS, chosen)
+            after, action, step = playing(key, env, whole, 1)[1](here._replace(carry=tuple(carry)), time)
+            carry = list(after.carry)
+            own, found = carry[1 - seat]
+            carry[1 - seat] = own, ()
+            after = after._replace(carry=tuple(carry))
+            return after, _view(env, after, seat), action, trees.take(found, 0), step.reward, jnp.all(step.game_over)
 
-        how = backend.compiler_options()
-        self._begin, self._move = (jax.jit(function, compiler_options=how) for function in (begin, move))
-
-    def begin(self, key: Key) -> View:
-        """Begins a game, which follows from ``key`` and the person's moves."""
-        self._key, self._time, self.returns, self.over = key, 0, np.zeros(SEATS), False
-        self._here, view = self._begin(key)
-        return jax.device_get(view)
-
-    def move(self, chosen: int) -> tuple[View, int]:
-        """Takes a step, in which the person chooses an action; returns what comes next and the agent's action."""
-        self._here, *seen = self._move(self._key, self._here, self._time, np.int32(chosen))
-        view, action, reward, self.over = jax.device_get(seen)
-        self._time, self.returns = self._time + 1, self.returns + reward
-        return view, int(action[self.seats[1]])
+        # Ahead of time, where the precision of the command holds, which other threads do not know.
+        key, how = jax.random.key(0), backend.compiler_options()
+        self.begin = jax.jit(begin, compiler_options=how).lower(key).compile()
+        given = key, jax.eval_shape(begin, key)[0], np.int32(0), np.int32(0)
+        self.move = jax.jit(move, compiler_options=how).lower(*given).compile()
 
 
 def _person() -> Player:
@@ -102,9 +113,67 @@ def _in_turn(env: Env, whole: Player, seat: int) -> Player:
 def _view(env: Env, here: Situation, seat: int) -> View:
     """Returns what the agent in ``seat`` of the only game sees."""
     acting: Any = env.acting
+    space: Any = env.action_space
     obs: PyTree = trees.take(here.obs, seat)
-    legal = env.legal(here.obs)[seat] if env.legal else jnp.ones(env.action_space.num, bool)
+    legal = env.legal(here.obs)[seat] if env.legal else jnp.ones(space.n, bool)
     return View(obs, legal, acting(here.obs))
+
+
+class Games:
+    """Games of a person against an agent, one after another, which follow from a seed and the person's moves.
+
+    Args:
+        agent: The agent, in an environment without a `problem`.
+        seat: The person's seat, "0" or "1"; "random": drawn for each game.
+        seed: The seed.
+        sample: Whether the agent's actions are drawn from the distribution of its policy.
+    """
+
+    def __init__(self, agent: Agent, seat: str = "random", seed: int = 0, sample: bool = False):
+        self.agent, self.seat, self.number = agent, 0, 0
+        self._given, self._seed, self._sample = seat, seed, sample
+        self._tables: dict[int, Table] = {}
+
+    def begin(self) -> Turn:
+        """Begins the next game, up to the person's first turn. What it needs is compiled."""
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self._seed), PLAYING_SALT), self.number)
+        key_seat, self._key = jax.random.split(key)
+        self.seat = int(jax.random.bernoulli(key_seat)) if self._given == "random" else int(self._given)
+        self.number, self._time, self._returns, self._over = self.number + 1, 0, np.zeros(SEATS), False
+        self._table = self._compiled(self.seat)
+        self._here, view = self._table.begin(self._key)
+        self._view = jax.device_get(view)
+        return self._awaited([])
+
+    def move(self, chosen: int) -> Turn:
+        """Takes the person's legal action, and the agent's answers up to the person's next turn or the end."""
+        return self._awaited(self._step(chosen))
+
+    def compile(self) -> None:
+        """Compiles all that games may need."""
+        for seat in range(SEATS) if self._given == "random" else [int(self._given)]:
+            self._compiled(seat)
+
+    def _compiled(self, seat: int) -> Table:
+        if seat not in self._tables:
+            self._tables[seat] = Table(self.agent, seat, self._sample)
+        return self._tables[seat]
+
+    def _awaited(self, answers: list[Answer]) -> Turn:
+        """Goes on to where the person is asked, or to the end; ``answers`` are those so far."""
+        while not self._over and not self._view.acting[self.seat]:
+            answers = answers + self._step(0)
+        outcome = int(outcomes(self._returns)[self.seat]) if self._over else None
+        return Turn(self._view, answers, outcome)
+
+    def _step(self, chosen: int) -> list[Answer]:
+        """Takes a step of the game; returns what the agent did, if it was its turn."""
+        theirs = 1 - self.seat
+        answers = bool(self._view.acting[theirs])
+        self._here, *seen = self._table.move(self._key, self._here, np.int32(self._time), np.int32(chosen))
+        self._view, action, found, reward, self._over = jax.device_get(seen)
+        self._time, self._returns = self._time + 1, self._returns + reward
+        return [Answer(int(action[theirs]), found)] if answers else []
 
 
 def problem(env: Env) -> str:
@@ -118,8 +187,8 @@ def problem(env: Env) -> str:
     return "" if isinstance(env.action_space, Discrete) else "has actions that are not one number"
 
 
-def play(options: PlayOptions, env_params: dict[str, Any]) -> None:
-    """Plays games with the person at the terminal, until the person or the input ends.
+def of_run(options: PlayOptions, env_params: dict[str, Any]) -> Games:
+    """Makes the games that ``options`` ask for, with ``env_params`` in place of those of the run.
 
     Raises:
         ConfigError: The options are not possible, or the run's environment is no game of two who act in turn. Nothing
@@ -127,67 +196,9 @@ def play(options: PlayOptions, env_params: dict[str, Any]) -> None:
     """
     trust = trusted_modules.memory(options.trust)
     how: dict[str, Any] = {"env_params": env_params, "playing": True, "simulations": options.simulations}
-    agent = evaluation.agent(options.run, options.agent, trust=trust, **how)
-    name = agent.saved["env"]
+    agent = loading.agent(options.run, options.agent, trust=trust, **how)
     if reason := problem(agent.env):
-        raise ConfigError(f"env = {name!r}: {reason}; purerl play is for games of two that act in turn")
+        raise ConfigError(f"env = {agent.saved['env']!r}: {reason}; purerl play is for games of two that act in turn")
     chosen_by(agent.learner, options.sample)
     choosing.tell(agent.choice)
-    tables: dict[int, Table] = {}
-    for number in itertools.count():
-        key_seat, key_game = jax.random.split(
-            jax.random.fold_in(jax.random.fold_in(jax.random.key(options.seed), PLAYING_SALT), number)
-        )
-        seat = int(jax.random.bernoulli(key_seat)) if options.seat == "random" else int(options.seat)
-        table = tables.setdefault(seat, Table(agent, seat, options.sample))
-        about = words.simulations({"simulations": agent.simulations})
-        output.show(f"{name}: you are seat {seat}, {agent.saved['algo']} is seat {1 - seat}{about}; {QUIT} ends")
-        if not _game(table, key_game, agent):
-            return
-        if _answer("again? (y, n) ") not in ("y", "yes"):
-            return
-
-
-def _game(table: Table, key: Key, agent: Agent) -> bool:
-    """Plays a game; returns whether it came to its end."""
-    view, (mine, theirs) = table.begin(key), table.seats
-    shown = lambda: text_boards.board(agent.saved["env"], agent.env.observation_space, view.obs, view.legal)
-    while not table.over:
-        chosen = 0
-        acts = view.acting
-        if acts[mine]:
-            output.show(shown())
-            asked = _ask(view.legal)
-            if asked is None:
-                return False
-            chosen = asked
-        view, answer = table.move(chosen)
-        if acts[theirs]:
-            output.show(f"{agent.saved['algo']} plays {answer}")
-    output.show(shown())
-    output.show(RESULTS[int(outcomes(table.returns)[mine])].format(agent.saved["algo"]))
-    return True
-
-
-def _ask(legal: np.ndarray) -> int | None:
-    """Asks for a legal action until there is one; None: the person or the input ends."""
-    listed = text_boards.numbers(legal)
-    while (answer := _answer(f"your move ({listed}): ")) not in (QUIT, ""):
-        if not (answer.isascii() and answer.isdecimal() and len(answer) < 10 and int(answer) < len(legal)):
-            output.show(f"{answer[:40]!r}: is no move; give one of {listed}, or {QUIT} to end")
-        elif not legal[int(answer)]:
-            output.show(f"{answer}: is not legal; give one of {listed}, or {QUIT} to end")
-        else:
-            return int(answer)
-    return None
-
-
-def _answer(question: str) -> str:
-    """Prints a question and reads a line, without spaces around it; empty at the end of the input."""
-    while True:
-        print(question, end="", file=output.results(), flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            output.show("")
-        if not line or line.strip():
-            return line.strip().lower()
+    return Games(agent, options.seat, options.seed, options.sample)

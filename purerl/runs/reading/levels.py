@@ -22,8 +22,8 @@ from purerl.formulas import aggregates
 from purerl.loops.evaluation import chosen_by, evaluate
 from purerl.names import Trust
 from purerl.population.layouts import place, spread
-from purerl.runs.reading import evaluation
-from purerl.runs.reading.evaluation import Run
+from purerl.runs.reading import evaluation, loading
+from purerl.runs.reading.loading import Run
 from purerl.store import card_files, tensors
 from purerl.types import Env, PyTree
 
@@ -177,10 +177,10 @@ def evaluate_in_levels(
         have the means over the worst 1, 5 and 10 % of levels, by the fraction as text.
 
     Raises:
-        ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`chosen`), or ``sample`` is
+        ConfigError: The run cannot be read (`loading.load`), or it has no such levels (`chosen`), or ``sample`` is
             refused.
     """
-    run, choice = evaluation.of_source(source, trust=trust, env_params=env_params, simulations=simulations)
+    run, choice = loading.of_source(source, trust=trust, env_params=env_params, simulations=simulations)
     picked = chosen(levels, run.env, run.saved["env"])
     chosen_by(run.learner, sample)
     with own_code(run.saved["algo"]):

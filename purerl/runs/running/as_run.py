@@ -22,7 +22,7 @@ from purerl.runs.describing.description import Setup, TrainingDescription, descr
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.describing.run_directory import TIMES, clear, hold
 from purerl.runs.describing.sweeps import config_part, configurations
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import evaluation, loading
 from purerl.runs.reading.host_evaluation import Venue
 from purerl.runs.reading.run_curves import EVALUATED
 from purerl.runs.running import early_stopping, logs
@@ -168,7 +168,7 @@ def _trained(run: "TrainingRun", state: TrainState, values: dict[str, np.ndarray
     if description.size != size:
         raise ConfigError(f"result: has {size} agents, and {configurations(description.swept)} configurations")
     policy = jax.device_get(jax.vmap(run.setup.trainer.learner.policy)(state.learner))
-    if problem := warm_start.problem(evaluation.shapes(description, size), policy):
+    if problem := warm_start.problem(loading.shapes(description, size), policy):
         raise ConfigError(f"result, as of {description.algo} on {description.env} with this config: {problem}")
     return Trained(
         policy,

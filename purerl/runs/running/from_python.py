@@ -20,7 +20,7 @@ from purerl.errors import ConfigError
 from purerl.hosts.opening import How
 from purerl.loops.evaluation import Evaluation, chosen_by, evaluate, player
 from purerl.names import Trust, here, tell_once
-from purerl.runs.reading import evaluation, host_evaluation, run_curves
+from purerl.runs.reading import evaluation, host_evaluation, loading, run_curves
 from purerl.runs.reading.host_evaluation import Playing, Venue
 from purerl.runs.running import device_program, run_loop
 from purerl.runs.running.host_program import HostProgram
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas
 
-Source = evaluation.Run | str | Path | Mapping[str, Any]
+Source = loading.Run | str | Path | Mapping[str, Any]
 """What `plot` draws: a run, a run directory, or the metrics of a training."""
 
 
@@ -92,7 +92,7 @@ def frame(source: Any) -> "pandas.DataFrame":
     """
     import pandas
 
-    is_run = isinstance(source, evaluation.Run)
+    is_run = isinstance(source, loading.Run)
     settings: dict[str, np.ndarray] = source.settings if is_run else {}
     values: Mapping[str, Any] = source.metrics if is_run else source
     arrays = {name: np.asarray(array) for name, array in values.items()}
@@ -124,7 +124,7 @@ def plot(
     """
     from purerl.display import curves, words
 
-    one = evaluation.Run, str, Path, Mapping
+    one = loading.Run, str, Path, Mapping
     several = isinstance(source, Mapping) and all(isinstance(each, one) for each in source.values())
     sources: Any = source if several else {"": source}
     if len({isinstance(each, Mapping) for each in sources.values()}) > 1:
@@ -136,8 +136,8 @@ def plot(
 
 def _lines(name: str, source: "Source", metric: str) -> list[Line]:
     """Returns the lines of a metric of one source: of a run one for each configuration, from its logs."""
-    if isinstance(source, evaluation.Run | str | Path):
-        directory = source.directory if isinstance(source, evaluation.Run) else here(source)
+    if isinstance(source, loading.Run | str | Path):
+        directory = source.directory if isinstance(source, loading.Run) else here(source)
         lines = run_curves.lines([directory], metric)
         own = lambda line: ": ".join(filter(None, [name, line.name if len(lines) > 1 or not name else ""]))
         return [line._replace(name=own(line), settings={**line.settings, RUN: name}) for line in lines]
@@ -315,7 +315,7 @@ class Acting:
     draws. One that searches in the environment does so where it is given the environment's state.
     """
 
-    def __init__(self, of: evaluation.Agent, *, sample: bool = False, seed: int = 0):
+    def __init__(self, of: loading.Agent, *, sample: bool = False, seed: int = 0):
         learner, policy, self._of = of.learner, of.policy, of
         space, fill = agents.filled(of.env.observation_space, learner.own)
         self._like: Any = spaces.struct(space)
@@ -431,7 +431,7 @@ def acting(
         ConfigError: The run cannot be read (`load`); or it has no such agent; or the memory of the agent depends on
             rewards; or there is no distribution to ``sample`` from; or ``simulations`` are refused (`load`).
     """
-    agent_of_run = evaluation.agent(directory, agent, trust=trust, simulations=simulations)
+    agent_of_run = loading.agent(directory, agent, trust=trust, simulations=simulations)
     if agent_of_run.learner.restart is not None:
         raise ConfigError(f"{directory}: {agent_of_run.saved['algo']} has a memory of rewards; use purerl.evaluate")
     return Acting(agent_of_run, sample=sample, seed=seed)

@@ -14,7 +14,7 @@ from purerl.learners.parts import warm_start
 from purerl.names import check_trusted
 from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Setup, TrainingDescription
-from purerl.runs.reading import choosing, evaluation
+from purerl.runs.reading import choosing, loading
 from purerl.store import policies
 from purerl.store.policies import save_policy
 from purerl.types import PyTree
@@ -43,7 +43,7 @@ def read_warm_start(description: TrainingDescription, source: str) -> tuple[Trai
     for name, value in config_file.code(saved).items():
         if value not in description.code:
             check_trusted(f"{field}: {name}", value, False, where, "this run must name it as well")
-    run = evaluation.load(where, trust=True)
+    run = loading.load(where, trust=True)
     size, own = run.setup.members.size, description.size
     if number is not None and number >= size:
         raise ConfigError(f"{field}: {where} has agents 0 to {size - 1}")
@@ -51,7 +51,7 @@ def read_warm_start(description: TrainingDescription, source: str) -> tuple[Trai
         raise ConfigError(f"{field}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
     policy = run.policy if number is None else trees.take(run.policy, slice(number, number + 1))
     one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
-    if problem := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
+    if problem := warm_start.problem(one(loading.shapes(description, 1)), one(policy)):
         raise ConfigError(f"{field}, of {saved['algo']} on {saved['env']}: {problem}")
     entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
     return dataclasses.replace(description, warm_start=entry), jax.tree.map(np.asarray, policy)
@@ -77,7 +77,7 @@ def kept_warm_start(directory: Path, description: TrainingDescription) -> PyTree
     size, about = document.get("members"), document.get("warm_start")
     if type(size) is not int or not 1 <= size <= description.size or about != description.warm_start:
         raise ConfigError(f"{directory / WARM_START}: was changed since the run started")
-    return policies.load_policy(directory / WARM_START, document, evaluation.shapes(description, size))
+    return policies.load_policy(directory / WARM_START, document, loading.shapes(description, size))
 
 
 BEST = "best"
@@ -97,7 +97,7 @@ class Best:
         self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
         if self._directory.exists():
             try:
-                best = evaluation.load(self._directory, trust=True, playing=True)
+                best = loading.load(self._directory, trust=True, playing=True)
                 returns = best.saved["best_return_per_seed"]
                 self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
                 self._policy = jax.tree.map(np.array, best.policy)
