@@ -8,7 +8,7 @@ from purerl.display import output
 
 
 def record(args: list[str]) -> int:
-    """Runs ``purerl record RUN|MODULE:FUNCTION|random``."""
+    """Runs ``purerl record POLICY`` or ``purerl record POLICY=SHARE ...``."""
     from purerl import config as cfg
     from purerl.runs.describing.options import RecordOptions
 

@@ -7,14 +7,16 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from commands import own_module, run
+from commands import own_module, run, untrained
 
 from purerl import envs, load_dataset
 from purerl.envs import agents
+from purerl.runs.reading.episodes import recorded_in_words
 
 SMALL = ["--env", "CueCorridor-v0", "--env-params", "length=4", "cue_cell=2", "--hidden-sizes", "8"]
 SIZES = ["--num-envs", "2", "--num-steps", "8", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
 TRAIN = ["train", "r2d3", *SMALL, *SIZES, "--total-steps", "1024", "--memory-size", "8", "--eval-episodes", "2"]
+DQN = ["train", "dqn", *SMALL, *SIZES, "--total-steps", "512", "--n-step", "1", "--eval-episodes", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +121,32 @@ def test_files_that_are_refused_before_anything_compiles(place, capsys):
     assert not (place / "never").exists()
 
 
+def test_demonstrations_that_an_algorithm_can_do_without(place, capsys):
+    error = line(capsys, *DQN, "--demo-ratio", "0.2", "--out", place / "never")
+    assert error.endswith("demo_ratio = 0.2: has no effect without demos")
+    error = line(capsys, *DQN, "--demos", place / "other.safetensors", "--out", place / "never")
+    assert "was played with env_params = {}, the run has" in error
+    swept = ["sweep", *DQN[1:4], "--env-params", "length=4", "cue_cell=2", "sticky_actions=0,0.5"]
+    error = line(capsys, *swept, "--demos", place / "demos.safetensors", "--out", place / "never")
+    assert "cannot be swept; dqn learns from a dataset of one environment" in error
+    assert not (place / "never").exists()
+
+
+@pytest.mark.rest
+def test_a_run_keeps_or_lacks_its_demonstrations(place, capsys):
+    """What began without any goes on without, and what began with some goes on with the same."""
+    demos = ["--demos", place / "demos.safetensors"]
+    for name, given in (("with", demos), ("without", [])):
+        run(*DQN, *given, "--out", place / name)
+        run("resume", place / name, "--total-steps", "640")
+        described = json.loads((place / name / "config.json").read_text())["datasets"]
+        assert list(described) == ["demos"] * bool(given)
+    metrics = [(place / name / "metrics.jsonl").read_text() for name in ("with", "without")]
+    assert metrics[0] != metrics[1]
+    error = line(capsys, "resume", place / "without", "--total-steps", "768", *demos)
+    assert "the run has (); it cannot be changed" in error
+
+
 @pytest.mark.weekly
 @pytest.mark.usefixtures("trained")
 def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
@@ -146,3 +174,44 @@ def test_a_plan_tells_both(place, capsys):
     steps = len(load_dataset(data, envs.make("CueCorridor-v0", length=4, cue_cell=2)).reward)
     floats, others = 5 + 1 + 1, 2  # an observation, a reward and an action; both flags
     assert cost["dataset_bytes"] == pytest.approx(steps * (4 * floats + others), rel=0.1) and cost["replay_bytes"] > 0
+
+
+def test_players_share_the_episodes(place, capsys):
+    """One after another, so that a reader finds each one's; the first is not the one that plays alone."""
+    out, given = place / "shared.safetensors", ["demos:always_one=0.25", "random=0.75", *SMALL[:5], "--episodes", "8"]
+    run("record", *given, "--out", out, "--json")
+    card = json.loads(capsys.readouterr().out)
+    data = load_dataset(out, envs.make("CueCorridor-v0", length=4, cue_cell=2))
+    first, second = card["policy"]["players"]
+    assert (first["function"], first["share"], first["episodes"]) == ("demos:always_one", 0.25, 2)
+    assert (second["function"], second["share"], second["episodes"]) == ("random", 0.75, 6)
+    assert card["steps"] == first["steps"] + second["steps"] and np.sum(data.last[: first["steps"]]) == 2
+    assert (data.action[: first["steps"]] == 1).all() and not (data.action[first["steps"] :] == 1).all()
+    assert card["episodes"] == 8 == np.sum(data.last)
+    assert f"(2 by demos:always_one, 6 by random), {card['steps']} steps" in recorded_in_words(str(out), card)
+
+
+@pytest.mark.rest
+def test_runs_share_with_random_play(tmp_path, capsys):
+    """In the environment of the runs, which must be the same one; an agent is named within its run's name."""
+    for name, env in (("one", "CartPole-v1"), ("two", "CartPole-v1"), ("other", "Catch-bsuite")):
+        untrained(tmp_path / name, "a2c", env)
+    one, two, out = tmp_path / "one:0=0.5", tmp_path / "two=0.25", tmp_path / "x.safetensors"
+    run("record", "random=0.25", one, two, "--episodes", "4", "--out", out, "--json")
+    players = json.loads(capsys.readouterr().out)["policy"]["players"]
+    assert [(each.get("run"), each["episodes"]) for each in players] == [(None, 1), ("one", 2), ("two", 1)]
+    assert players[1]["agent"] == 0 and players[1]["algo"] == "a2c"
+    data = load_dataset(out, envs.make("CartPole-v1"))
+    assert len(np.unique(data.obs[np.r_[0, np.flatnonzero(data.last)[:-1] + 1]], axis=0)) == 4  # no two begin alike
+    none = tmp_path / "none"
+    for name, algo in (("ids", "ippo"), ("plain", "a2c")):
+        untrained(tmp_path / name, algo, "KuhnPoker-v0")
+    both = tmp_path / "ids=1", tmp_path / "plain=1"
+    assert "observes or does something else than" in line(capsys, "record", *both, "--out", none)
+    assert "must play in the same environment" in line(capsys, "record", one, tmp_path / "other=1", "--out", none)
+    assert "omit --env" in line(capsys, "record", one, "random=1", "--env", "CartPole-v1", "--out", none)
+    assert "as RUN:AGENT" in line(capsys, "record", one, two, "--agent", "1", "--out", none)
+    assert "has no share" in line(capsys, "record", "random", two, "--out", none)
+    run("record", tmp_path / "one:0", "--episodes", "1", "--out", tmp_path / "a.safetensors")
+    run("record", tmp_path / "one", "--episodes", "1", "--out", tmp_path / "b.safetensors")
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()

@@ -2,7 +2,8 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import backend, trees
+from purerl import backend, spaces, trees
 from purerl.display import drawings, films, words
 from purerl.display.drawings import Drawing, Moment, boards, searches
 from purerl.display.drawings.sheet import captioned
@@ -22,17 +23,18 @@ from purerl.hosts.bundle import Turn
 from purerl.loops.evaluation import Player, player, playing, random_player, watched
 from purerl.loops.recording import record
 from purerl.names import called, here, imported
-from purerl.replay.fixed import dataset_problems
+from purerl.replay.fixed import dataset_problems, joined
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions, RenderOptions
 from purerl.runs.describing.run_directory import FILMS, check_out
-from purerl.runs.reading import choosing, evaluation, filmed, host_evaluation, loading
+from purerl.runs.reading import choosing, contents, evaluation, filmed, host_evaluation, loading, shares
 from purerl.runs.reading.evaluation import RANDOM
 from purerl.runs.reading.filmed import Episode
 from purerl.runs.reading.host_evaluation import Playing
 from purerl.runs.reading.loading import Agent
-from purerl.store import card_files, checkpoint, trusted_modules
-from purerl.types import Array, Env, PyTree, Situation
+from purerl.runs.reading.shares import Part
+from purerl.store import trusted_modules
+from purerl.types import Array, Dataset, Env, PyTree, Situation
 
 RECORDING_SALT, RENDERING_SALT = 2**31 + 2, 2**31 + 3
 """Folded into the key of the seed of a recording and of a film, whose episodes none trained in or was evaluated in."""
@@ -41,7 +43,7 @@ COPIES = 8
 
 
 class Cast(NamedTuple):
-    """An environment and its player.
+    """An environment and a player in it.
 
     - ``name``, ``env_params``: the name and the parameters of the environment.
     - ``env``: the environment as the policy sees it.
@@ -61,53 +63,74 @@ class Cast(NamedTuple):
 def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
     """Records the dataset that ``options`` ask for, writes it, and returns its card.
 
+    Several players play one after another, each with a key of its own; one alone plays with the key of the seed.
     ``env_params`` are the parameters of the environment; of a run, those in place of its own.
 
     Raises:
-        ConfigError: The options are not possible, before anything is played; or the player's actions are not in the
+        ConfigError: The options are not possible, before anything is played; or a player's actions are not in the
             environment's action space.
     """
     path = here(options.out)
     check_out(path, overwrite=options.overwrite)
-    if options.who == RANDOM or (":" in options.who and not Path(options.who).is_dir()):
-        cast = _of_function(options, env_params)
-    else:
-        cast = _of_run(options, env_params)
-    key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
-    given = key, cast.env, cast.player, options.episodes, options.max_steps
-    copies = options.eval_envs or cast.copies
-    data = host_evaluation.record(*given, copies) if cast.env.host else record(*given)
-    if wrong := dataset_problems(data, cast.env.observation_space, cast.env.action_space):
-        raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
-    ends = np.flatnonzero(data.last)
-    returns = np.add.reduceat(data.reward.astype(np.float64), np.concatenate([[0], ends[:-1] + 1]))
-    card = {
-        "env": cast.name,
-        "env_params": cast.env_params,
-        "policy": cast.policy,
-        "seed": options.seed,
-        "max_steps": options.max_steps,
-        "steps": len(data.reward),
-        "episodes": len(ends),
-        "truncated": int(np.sum(data.truncated)),
-        "return_mean": float(returns.mean()),
-        "return_min": float(returns.min()),
-        "return_max": float(returns.max()),
-        "versions": checkpoint.versions(),
-    }
-    return card_files.save(card_files.DATASET, path, trees.named_leaves(data), card)
+    parts = shares.parts(options.who, options.episodes)
+    casts = _casts(options, parts, env_params)
+    key, stage = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT), casts[0]
+    keys = [key] if len(parts) == 1 else [jax.random.fold_in(key, number) for number in range(len(parts))]
+    played = []
+    for part, cast, own_key in zip(parts, casts, keys, strict=True):
+        given = own_key, cast.env, cast.player, part.episodes, options.max_steps
+        copies = options.eval_envs or cast.copies
+        data = host_evaluation.record(*given, copies) if cast.env.host else record(*given)
+        if wrong := dataset_problems(data, stage.env.observation_space, stage.env.action_space):
+            raise ConfigError("\n".join(f"{part.name}: {line}" for line in wrong))
+        played.append(data)
+    about = {"seed": options.seed, "max_steps": options.max_steps}
+    policy = casts[0].policy if len(casts) == 1 else {"players": _shared(parts, casts, played)}
+    return contents.save(path, joined(played), stage.env.action_space, stage.name, stage.env_params, policy, about)
 
 
-def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
+def _shared(parts: Sequence[Part], casts: Sequence[Cast], played: Sequence[Dataset]) -> list[dict[str, Any]]:
+    """Returns the entries of several players in a card, in the order of their episodes in the file."""
+    return [
+        {**cast.policy, "share": float(part.share), "episodes": int(data.last.sum()), "steps": len(data.reward)}
+        for part, cast, data in zip(parts, casts, played, strict=True)
+    ]
+
+
+def _casts(options: RecordOptions, parts: Sequence[Part], env_params: dict[str, Any]) -> list[Cast]:
+    """Makes the players, all in one environment: that of the runs among them, or else the one that is named."""
+    names = [part.name for part in parts]
+    runs = {name: _of_run(name, options, env_params) for name in names if _is_run(name)}
+    stage = next(iter(runs.values()), None) or _named(names[0], options, env_params)
+    form = lambda env: spaces.struct((env.observation_space, env.action_space))
+    for name, cast in runs.items():
+        if (cast.name, cast.env_params) != (stage.name, stage.env_params):
+            where = f"{cast.name} with {cast.env_params}, {next(iter(runs))} in {stage.name} with {stage.env_params}"
+            raise ConfigError(f"who = {name!r}: plays in {where}; all must play in the same environment")
+        if form(cast.env) != form(stage.env):
+            raise ConfigError(f"who = {name!r}: observes or does something else than {next(iter(runs))} does")
+    return [runs.get(name) or _of_function(name, stage) for name in names]
+
+
+def _is_run(name: str) -> bool:
+    """Returns whether a player's name is that of a run, or of an agent of one, and not a function's."""
+    directory, agent = choosing.parsed(name)
+    return name != RANDOM and (":" not in name or os.path.isdir(directory) or agent.isdecimal())
+
+
+def _of_run(name: str, options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player of an agent of a run, in the environment that it was trained in.
 
     Where the critic saw more, observations are what the policy reads, as other algorithms see them.
     """
     if options.env:
-        raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
-    agent = _agent(options.who, options, env_params)
-    about = {"run": Path(options.who).name, "agent": agent.choice.of[1], **agent.label}
-    about |= {name: agent.saved[name] for name in ("algo", "sha256")}
+        raise ConfigError(f"env = {options.env!r}: {name} plays in its own environment; omit --env")
+    directory, number = choosing.parsed(name)
+    if options.agent != type(options).agent and (number or len(options.who) > 1):
+        raise ConfigError(f"agent = {options.agent!r}: is for a single run; name the agent in its place, as RUN:AGENT")
+    agent = _agent(str(directory), number or options.agent, options, env_params)
+    about = {"run": directory.name, "agent": agent.choice.of[1], **agent.label}
+    about |= {field: agent.saved[field] for field in ("algo", "sha256")}
     about |= evaluation.manner(options.sample, agent.simulations)
     copies = agent.saved["config"].get("num_envs", COPIES)
     env, acts = agent.env, player(agent.learner, agent.policy, sample=options.sample)
@@ -118,33 +141,33 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     return Cast(agent.saved["env"], agent.env_params, env, acts, about, copies)
 
 
-def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
-    """Makes the player that ``MODULE:FUNCTION`` returns for the environment, or one of random actions."""
+def _named(name: str, options: RecordOptions, env_params: dict[str, Any]) -> Cast:
+    """Makes the environment of players that are no runs, the first of which has this name, with random play."""
     if not options.env:
-        raise ConfigError(f"env: is missing; {options.who} needs --env")
-    if options.agent != type(options).agent:
-        raise ConfigError(f"agent = {options.agent}: {options.who} is not a run; omit --agent")
-    if options.sample:
-        raise ConfigError(f"sample = True: {options.who} is not a run; omit --sample")
-    if options.simulations is not None:
-        raise ConfigError(f"simulations = {options.simulations}: {options.who} is not a run; omit --simulations")
+        raise ConfigError(f"env: is missing; {name} needs --env")
+    for field, unset in (("agent", type(options).agent), ("sample", False), ("simulations", None)):
+        if (value := getattr(options, field)) != unset:
+            raise ConfigError(f"{field} = {value}: {name} is not a run; omit --{field}")
     env = agents.own(checked(options.env, env_params))
-    if options.who == RANDOM:
-        return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
-    function, field = imported("policy", options.who), f"policy = {options.who!r}"
+    return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
+
+
+def _of_function(name: str, stage: Cast) -> Cast:
+    """Makes the player that ``MODULE:FUNCTION`` returns for an environment, or one of random actions."""
+    function, field = random_player if name == RANDOM else imported("policy", name), f"policy = {name!r}"
     if not callable(function):
         raise ConfigError(f"{field}: is {type(function).__name__}, must be a function that gives a Player")
-    made = called("policy", options.who, function, env)
+    made = called("policy", name, function, stage.env)
     if not isinstance(made, Player):
         raise ConfigError(f"{field}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player")
-    return Cast(options.env, env_params, env, made, {"function": options.who})
+    return stage._replace(player=made, policy={"function": name}, copies=COPIES)
 
 
-def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[str, Any]) -> Agent:
-    """Reads the agent of a run that the options name, in its environment with ``env_params`` in place of its own."""
+def _agent(run: str, name: str, options: RecordOptions | RenderOptions, env_params: dict[str, Any]) -> Agent:
+    """Reads an agent of a run, in its environment with ``env_params`` in place of its own."""
     trust = trusted_modules.memory(options.trust)
     how: dict[str, Any] = {"env_params": env_params, "playing": True, "simulations": options.simulations}
-    agent = loading.agent(run, options.agent, trust=trust, **how)
+    agent = loading.agent(run, name, trust=trust, **how)
     choosing.tell(agent.choice)
     return agent
 
@@ -152,9 +175,13 @@ def _agent(run: str, options: RecordOptions | RenderOptions, env_params: dict[st
 def recorded_in_words(path: str, card: dict[str, Any]) -> str:
     """Formats the card of the dataset at ``path`` as text."""
     size, returns = here(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
-    sampled = "sampled " if card["policy"].get("sampled") else ""
+    players = contents.players(card)
+    sampled = "sampled " if all(each.get("sampled") for each in players) else ""
+    told = words.simulations(players[0])
+    if len(players) > 1:
+        told = " (" + ", ".join(f"{each['episodes']} by {each['words']}" for each in players) + ")"
     played = (
-        f"{card['episodes']} {sampled}episodes of {card['env']}{words.simulations(card['policy'])}, "
+        f"{card['episodes']} {sampled}episodes of {card['env']}{told}, "
         f"{card['steps']} steps, {card['truncated']} cut off"
     )
     scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
@@ -196,7 +223,7 @@ def render(options: RenderOptions, env_params: dict[str, Any]) -> tuple[Path, in
     path = here(options.out) if options.out else here(options.run) / FILMS[0]
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
-    agent = _agent(options.run, options, env_params)
+    agent = _agent(options.run, options.agent, options, env_params)
     stage = (_OnHost if agent.env.host else _Compiled)(agent, options.sample)
     fps, strip = options.fps or stage.drawing.fps, max(12, options.size // 16)
     key = jax.random.fold_in(jax.random.key(options.seed), RENDERING_SALT)
