@@ -5,13 +5,14 @@ well.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from purerl.display import words
 from purerl.display.lines import Line, binned, carried, width
-from purerl.display.plots import COLOURS, Figure, beside, curve, dress, legend, plain
+from purerl.display.plots import COLOURS, DASHES, Figure, beside, curve, dress, legend, plain
 
 
 def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "", told: str = "") -> Figure:
@@ -71,6 +72,23 @@ def population_figure(
         panel.plot(*where, "^", color=COLOURS[1], transform=over, label="an agent stopped", markersize=7)
     if len(stopped_at) or not alone:
         beside(panel)
+    return figure
+
+
+def offline_figure(comparison: dict[str, Any]) -> Figure:
+    """Draws what policies return that were chosen by few episodes, as `offline_comparison.compare` found it.
+
+    Each run has a line over the number of episodes, which is logarithmic, and its 95 % bootstrap interval as a band.
+    """
+    after, rows = comparison["after"], comparison["runs"]
+    figure, panel = _panel(("episodes played to choose a policy", "return of the policy chosen"), rows[0]["env"])
+    panel.set_xscale("log")
+    for i, row in enumerate(rows):
+        colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
+        label = plain(f"{row['run']} ({row['algo']}, {row['agents']} policies)")
+        panel.plot(after, row["value"], label=label, color=colour, linestyle=dashes, linewidth=1.8)
+        panel.fill_between(after, row["low"], row["high"], color=colour, alpha=0.2, linewidth=0)
+    beside(panel, [f"expected over trials among {comparison['policies']} policies; band: its 95 % bootstrap interval"])
     return figure
 
 

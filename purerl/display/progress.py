@@ -35,12 +35,12 @@ def console() -> Console:
     return Console(stderr=True, quiet=not processes.is_first())
 
 
-def frames_per_second(rate: float) -> str:
-    """Returns a rate as text: ``1234567.`` becomes ``1.23M frames/s``."""
+def frames_per_second(rate: float, unit: str = "frames") -> str:
+    """Returns a rate as text: ``1234567.`` becomes ``1.23M frames/s``; ``unit`` is what is counted."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rate >= size:
-            return f"{rate / size:.3g}{letter} frames/s"
-    return f"{rate:.3g} frames/s"
+            return f"{rate / size:.3g}{letter} {unit}/s"
+    return f"{rate:.3g} {unit}/s"
 
 
 def duration(seconds: float) -> str:
@@ -120,8 +120,9 @@ def show(
     clock: Callable[[], float] = time.perf_counter,
     activity: Activity = lambda: (0, ""),
     what: str = "return",
+    unit: str = "frames",
 ) -> Iterator[Report]:
-    """Shows progress towards a number of environment steps.
+    """Shows progress towards a number of environment steps, or of what else is counted.
 
     Timing starts on entry, so enter it after compiling. What goes on is told while reports do not come.
 
@@ -131,12 +132,13 @@ def show(
         clock: A function that returns the seconds that count.
         activity: A function that returns what goes on between two reports.
         what: The name of what the reports have in place of returns.
+        unit: The name of what is counted.
 
     Yields:
         The `Report` to call with the progress.
     """
     elsewhere = _cell if console.is_jupyter else _lines
-    with (_bar if console.is_terminal else elsewhere)(console, env_steps, clock, activity, what) as report:
+    with (_bar if console.is_terminal else elsewhere)(console, env_steps, clock, activity, what, unit) as report:
         yield report
 
 
@@ -160,7 +162,7 @@ def _ticking(tick: Callable[[], None], seconds: float = 1.0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _bar(
-    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str
+    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str, unit: str
 ) -> Iterator[Report]:
     """Shows progress as a line that is updated in place."""
     columns = (
@@ -174,7 +176,7 @@ def _bar(
     with Progress(*columns, console=console) as bar:
         task, start = bar.add_task("", total=env_steps, speed="starting", current="-", living="", doing=""), clock()
         so_far, last = 0, time.perf_counter()
-        speed = lambda done: frames_per_second(done / max(clock() - start, 1e-9))
+        speed = lambda done: frames_per_second(done / max(clock() - start, 1e-9), unit)
 
         def report(done: int, returns: np.ndarray, alive: int) -> None:
             nonlocal so_far, last
@@ -195,7 +197,7 @@ def _bar(
 
 @contextlib.contextmanager
 def _lines(
-    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str
+    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str, unit: str
 ) -> Iterator[Report]:
     """Shows progress as a line when it starts, one soon after, and one for each completed tenth.
 
@@ -210,7 +212,7 @@ def _lines(
     def line(done: int, more: str = "") -> None:
         nonlocal written
         written = time.perf_counter()
-        say(console, _line(done, env_steps, clock() - start, latest, what) + living + more)
+        say(console, _line(done, env_steps, clock() - start, latest, what, unit) + living + more)
 
     def report(done: int, returns: np.ndarray, alive: int) -> None:
         nonlocal tenth, early, so_far, latest, living, news
@@ -235,20 +237,20 @@ def _lines(
         yield report
 
 
-def _line(done: int, env_steps: int, seconds: float, returns: np.ndarray, what: str) -> str:
+def _line(done: int, env_steps: int, seconds: float, returns: np.ndarray, what: str, unit: str) -> str:
     """Returns as a line how far a training is, after so many seconds, and the latest returns of its agents.
 
-    They are called ``what``.
+    They are called ``what``, and what is counted ``unit``.
     """
     seconds = max(seconds, 1e-9)
     left = duration(round(seconds * (env_steps / done - 1))) if done else "-"
-    speed = frames_per_second(done / seconds)
+    speed = frames_per_second(done / seconds, unit)
     return f"{100 * done // env_steps:3d} %  {speed}  ETA {left}  {what} {in_words(returns) or '-'}"
 
 
 @contextlib.contextmanager
 def _cell(
-    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str
+    console: Console, env_steps: int, clock: Callable[[], float], activity: Activity, what: str, unit: str
 ) -> Iterator[Report]:
     """Shows progress as a line of a notebook's cell, which is updated in place."""
     from IPython.display import display
@@ -260,7 +262,7 @@ def _cell(
     def report(done: int, returns: np.ndarray, alive: int) -> None:
         full = width * done // env_steps
         bar = "█" * full + "░" * (width - full)
-        line = _line(done, env_steps, clock() - start, returns, what) + _living(returns.size, alive)
+        line = _line(done, env_steps, clock() - start, returns, what, unit) + _living(returns.size, alive)
         handle.update(text(f"{bar} {line}"), raw=True)
 
     yield report

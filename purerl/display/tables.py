@@ -42,12 +42,14 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     parts = _played(summary) if died < size and not summary.get("swept") else []
     parts = [*filter(None, [*parts, cut_off(summary)])]
     parts += [f"{died} of {size} agents died"] if died else []
+    frames, updates = ("frames", "all_env_steps", "steps_per_second"), ("updates", "all_updates", "updates_per_second")
+    unit, taken, speed = updates if "updates" in summary else frames
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
-        parts.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
+        parts.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} {unit}")
     if select := summary.get("select"):
-        parts.append(f"{select['kind']} took {summary['all_env_steps']:,} frames of all agents together")
+        parts.append(f"{select['kind']} took {summary[taken]:,} {unit} of all agents together")
     seconds = summary["wall_seconds"]  # nan where nobody measured it
-    pace = f"{progress.frames_per_second(summary['steps_per_second'])}, {seconds:.1f} s" if seconds == seconds else ""
+    pace = f"{progress.frames_per_second(summary[speed], unit)}, {seconds:.1f} s" if seconds == seconds else ""
     told = filter(None, [pace, ", ".join(parts), shown(directory)])
     say(console, f"{summary['status']}: {'; '.join(told)}")
 
@@ -221,7 +223,8 @@ def print_comparison(comparison: dict[str, Any]) -> None:
     table = Table(Column("run", no_wrap=True), f"{title}, IQM", "P(first better)")
     for row in rows[:MOST_ROWS]:
         better = row["first_is_better"]
-        about = f"{row['algo']}, {count(row['env_steps'])} frames, {row['agents']} agent{'s'[: row['agents'] != 1]}"
+        taken = f"{count(row['updates'])} updates" if "updates" in row else f"{count(row['env_steps'])} frames"
+        about = f"{row['algo']}, {taken}, {row['agents']} agent{'s'[: row['agents'] != 1]}"
         run, _, settings = printable(row["run"]).partition(": ")
         drawn = [*(["sampled actions"] if sampled(row) else []), *filter(None, [words.simulations(row)[2:]])]
         lines = [shortened(run, NAME), *textwrap.wrap(settings, NAME), shortened(about, NAME), *drawn]
@@ -255,6 +258,37 @@ def _print_importance(run: str, important: dict[str, Any]) -> None:
     output.show(f"by {important['method']}")
 
 
+def print_offline(comparison: dict[str, Any]) -> None:
+    """Prints what policies return that were chosen by few episodes, as a table with one row per number of episodes."""
+    rows = comparison["runs"]
+    digits = words.digits(*(x for row in rows for x in row["value"]))
+    names = [f"{shortened(printable(row['run']), NAME)}\n{row['algo']}, {_policies(row)}" for row in rows]
+    table = Table("episodes", *map(escape, names), title=escape(f"return in {rows[0]['env']} of the policy chosen by"))
+    for i, after in enumerate(comparison["after"]):
+        ends = [{"low": row["low"][i], "high": row["high"][i]} for row in rows]
+        cells = [
+            _with_interval(_number(row["value"][i], digits), end, digits=digits)
+            for row, end in zip(rows, ends, strict=True)
+        ]
+        table.add_row(f"{after:,}", *cells)
+    _print(table)
+    output.show(
+        f"expected over trials, each among {comparison['policies']} policies [95 % bootstrap interval over\n"
+        f"the policies, from {aggregates.LEAST} on]; the return of a policy is the mean of\n"
+        f"{comparison['episodes_each']:,} episodes other than those that it is chosen by"
+    )
+    for row in rows:
+        best, mean = (f"{x:.{digits}f}" for x in (max(row["per_policy"]), np.mean(row["per_policy"])))
+        output.show(f"{shortened(printable(row['run']), NAME)}: {_policies(row)}; mean {mean}, best {best}")
+
+
+def _policies(row: dict[str, Any]) -> str:
+    """Returns how many policies there are to choose among, and how many diverged."""
+    return f"{row['agents']} polic{'y' if row['agents'] == 1 else 'ies'}" + (
+        f", {row['diverged']} diverged" if row["diverged"] else ""
+    )
+
+
 def _number(value: float, digits: int) -> str:
     """Returns a number as text; a dash if it does not exist, because too many agents have none."""
     return f"{value:{'' if digits else ','}.{digits}f}" if np.isfinite(value) else "-"
@@ -266,6 +300,29 @@ def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | Non
     if between or each is None or len(each) == 1:
         return escape(f"{value}\n{between}")
     return escape(f"{value} of\n{', '.join(_number(x, digits) for x in each)}")
+
+
+def print_dataset(name: str, about: dict[str, Any]) -> None:
+    """Prints what is in the dataset of a name or a path: its numbers as a table, and who played in lines below."""
+    params = ", ".join(f"{key}={value}" for key, value in (about["env_params"] or {}).items())
+    env = f"{about['env'] or 'an unknown environment'}{params and f' with {params}'}"
+    output.show(printable(f"{shortened(name, WIDTH)}: {env}"))
+    title = f"{about['episodes']:,} episodes, {about['steps']:,} steps"
+    table = Table("", "mean", "std", "least", "largest", title=title)
+    for kind in ("return", "length"):
+        row = [about[f"{kind}_{what}"] for what in ("mean", "std", "min", "max")]
+        digits = words.digits(*row)
+        table.add_row(kind, *(f"{x:,.{digits}f}" for x in row))
+    _print(table)
+    output.show(f"cut off: {about['truncated']:,} of {about['episodes']:,} episodes")
+    output.show(f"without a last observation: {about['missing_last']:,} episodes")
+    share = about["actions_at_bounds"]
+    output.show(f"numbers of actions at a bound: {'not known' if share is None else f'{share:.2%}'}")
+    for each in about["players"]:
+        part = ": share {share:.4g}, {episodes:,} episodes, {steps:,} steps".format(**each) if "share" in each else ""
+        output.show(f"played by {each['words']}{part}")
+    if "sha256" in about:
+        output.show(f"{about['bytes']:,} bytes, sha256 {about['sha256'][:12]}")
 
 
 def print_ranking(ranking: dict[str, Any]) -> None:

@@ -34,6 +34,26 @@ def test_the_dead_have_no_part_in_the_return(returns, alive, words, capsys):
     assert capsys.readouterr().err == f"diverged: 2M frames/s, 1.2 s; {words}; runs/x\n"
 
 
+@pytest.mark.parametrize(
+    ("counts", "unit"),
+    [
+        ({"env_steps": 4000, "all_env_steps": 8000, "steps_per_second": 2e6}, "frames"),
+        (
+            {"env_steps": 0, "all_env_steps": 0, "steps_per_second": 0.0}
+            | {"updates": 4000, "all_updates": 8000, "updates_per_second": 2e6},
+            "updates",
+        ),
+    ],
+)
+def test_who_stopped_early_is_told_in_what_the_run_counts(counts, unit, capsys):
+    summary = {"status": "completed", "wall_seconds": 1.25, "return_per_seed": [1.0, 2.0, 3.0], **counts}
+    summary |= {"alive_per_seed": [True] * 3, "stopped_at_per_seed": [1000, None, 3000], "select": {"kind": "halving"}}
+    print_summary(Console(stderr=True), Path("runs/x"), summary)
+    line = capsys.readouterr().err
+    assert f"2M {unit}/s" in line and f"2 of 3 agents stopped early, the last after 3,000 {unit}, " in line
+    assert f"halving took 8,000 {unit} of all agents together; runs/x" in line
+
+
 def test_a_game_is_told_by_who_won(capsys):
     """By the living agents; in a team, whose return is told, by seat."""
     summary = {"status": "completed", "steps_per_second": 2e6, "wall_seconds": 1.25}

@@ -164,6 +164,20 @@ def test_hostile_sweeps_are_not_compared(swept, tmp_path):
             comparison.compare([path], by)
 
 
+@pytest.mark.parametrize("axis", ["env_steps", "updates"])
+def test_configurations_that_stopped_early_have_their_own_length(axis, tmp_path):
+    """The longest training of each, in what the run counts; 40 is that of who did not stop."""
+    path = sweep(tmp_path / "s", {"learning_rate": [1e-4, 1e-3, 1e-2]}, [7, 8], [3.0, 3.0, 2.0, 2.0, 1.0, 1.0])
+    summary = json.loads((path / "summary.json").read_text())
+    stopped = [10, 20, 5, 30, None, 15]
+    summary |= {"env_steps": 0, axis: 40, "stopped_at_per_seed": stopped}
+    (path / "summary.json").write_text(json.dumps(summary))
+    rows = comparison.compare([path])["runs"]
+    assert [row[axis] for row in rows] == [20, 30, 40]
+    if axis == "updates":
+        assert [row["env_steps"] for row in rows] == [0, 0, 0]
+
+
 def test_an_agent_is_compared_by_its_number(tmp_path):
     path = sweep(tmp_path / "s", {"learning_rate": [1e-3, 1e-2]}, [7], [2.0, 8.0], LOG)
     rows = comparison.compare([f"{path}:0", f"{path}:1"])["runs"]

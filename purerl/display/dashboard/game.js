@@ -57,7 +57,7 @@ async function game() {
       found = await ask("/api/game", { place: found.place, move }, "POST");
     } catch (error) {
       words = error.message;
-      found = await ask("/api/game");
+      found = (await ask("/api/game").catch(() => null)) || found;
     } finally {
       waits = false;
     }
@@ -65,8 +65,9 @@ async function game() {
   };
   show("");
   return async () => {
+    const before = found;
     const newer = await ask("/api/game");
-    if (waits || newer.place <= found.place) return;
+    if (waits || found !== before || newer.place === found.place) return; // a server begun anew counts from 0
     found = newer;
     show("");
   };

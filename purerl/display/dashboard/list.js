@@ -39,7 +39,7 @@ function speed(run, now) {
 
 const named = (run) => `${run.kind === "evolve" ? "candidate" : "agent"}${run.members === 1 ? "" : "s"}`;
 
-const unit = (run) => (run.kind === "evolve" ? "generations" : "frames");
+const unit = (run) => (run.kind === "evolve" ? "generations" : run.unit || "frames");
 
 function progress(run, now) {
   const rate = speed(run, now);

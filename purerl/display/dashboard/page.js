@@ -62,5 +62,5 @@ let remembered = null;
 try { remembered = localStorage.getItem("theme"); } catch { /* nothing is remembered */ }
 theme(remembered || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 addEventListener("hashchange", show);
-ask("/api/game").then((found) => { document.getElementById("play").hidden = !found; });
+ask("/api/game").then((found) => { document.getElementById("play").hidden = !found; }).catch(() => {});
 show();

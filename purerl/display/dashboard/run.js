@@ -173,7 +173,7 @@ function details(run) {
   if (pictures.length) parts.push(card("Pictures", pictures.map((name) => picture(run, name))));
   if (run.results.length) {
     const several = run.configurations > 1;
-    const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} frames` : "alive";
+    const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} ${unit(run)}` : "alive";
     const cells = (each) => [`${each.agent}`, ...(several ? [`${each.config}`] : []), `${each.seed}`, each.return, each.std, each.length, fate(each)];
     parts.push(card("Agents", table(["agent", ...(several ? ["config"] : []), "seed", returned(run), "std", "length", ""], run.results.map(cells), "lean")));
   }
@@ -294,11 +294,12 @@ async function compared(paths) {
       if (!run.summary) return [run.name, "", "", "–", run.problem, "–", "–", run.status];
       return [run.name, run.algo, run.env, run.members, outcome(run).join("; ").replace(/; return(, )?/, (_, more) => (more ? "; " : "")), run.done, run.speed, run.status];
     });
+    const units = [...new Set(runs.filter((run) => run.summary).map(unit))].join(" or ") || "frames";
     const width = widthIn(body);
     body.replaceChildren(
       make("section", { className: "card" }, chart({ series, over: found.over || "", width, height: width < 600 ? 260 : 420, title: found.title }),
         make("p", { className: "small" }, legend(series)), joining(found, setting, (name) => { setting = name; update(true); })),
-      card("Results", table(["run", "algorithm", "environment", "agents", "return", "frames", "frames/s", "status"], rows, "stacked")),
+      card("Results", table(["run", "algorithm", "environment", "agents", "return", units, `${units} a second`, "status"], rows, "stacked")),
       card("What differs", differences(runs)));
   };
   pick.addEventListener("change", () => { metric = pick.value; update(true); });

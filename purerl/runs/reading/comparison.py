@@ -212,25 +212,30 @@ def _entries(source: str | Path, measured: Measure, trust: Trust) -> tuple[list[
     by_configuration = scores.reshape(count, -1)
     named = [f"{directory}: {sweeps.in_words(swept, c)}" for c in range(count)]
     facts = _facts(summary, by_configuration.shape[1], measured)
-    rows = zip(named, _frames(directory, summary, count), by_configuration, strict=True)
-    return [Entry(name, {**facts, "env_steps": taken}, row) for name, taken, row in rows], swept
+    axis = "updates" if "updates" in summary else "env_steps"
+    rows = zip(named, _counted(directory, summary, count, axis), by_configuration, strict=True)
+    return [Entry(name, {**facts, axis: taken}, row) for name, taken, row in rows], swept
 
 
-def _frames(directory: Path, summary: dict[str, Any], count: int) -> list[int]:
-    """Returns the frames of an agent of each configuration of a sweep; a selection may have stopped some early."""
-    frames: list[int] = []
+def _counted(directory: Path, summary: dict[str, Any], count: int, axis: str) -> list[int]:
+    """Returns the frames (the updates, if ``axis`` names them) of an agent of each configuration of a sweep.
+
+    Agents may have stopped early; of a configuration it is the most that one of its agents took.
+    """
+    counted: list[int] = []
     for each in [_summary(part) for part in sweeps.parts(directory)] or [summary]:
         stopped = guards.listed(each, "stopped_at_per_seed") or [None] * len(each["alive_per_seed"])
-        frames += [each["env_steps"] if at is None else guards.count(at) for at in stopped]
-    if len(frames) % count or not frames:
-        return [summary["env_steps"]] * count
-    return np.array(frames).reshape(count, -1).max(axis=1).tolist()
+        counted += [guards.count(each.get(axis)) if at is None else guards.count(at) for at in stopped]
+    if len(counted) % count or not counted:
+        return [summary[axis]] * count
+    return np.array(counted).reshape(count, -1).max(axis=1).tolist()
 
 
 def _facts(summary: dict[str, Any], agents: int, measured: Measure) -> dict[str, Any]:
     """Returns what a row tells about a run, also how actions were chosen where an evaluation is measured."""
     how = evaluation.manner_of(summary) if measured.of_training is None else {}
-    facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
+    names = ("algo", "env", "env_params", "env_steps", *(["updates"] if "updates" in summary else []))
+    facts = {name: summary[name] for name in names}
     return {**facts, "agents": agents, **how}
 
 
@@ -366,6 +371,8 @@ def _summary(source: Path) -> dict[str, Any]:
     sound = all(isinstance(column, list) and 0 < len(column) == len(columns[0]) for column in columns)
     if not sound or not all(isinstance(x, str | bool) or guards.is_number(x) for column in columns for x in column):
         raise ConfigError(f"{path}: swept must hold lists of numbers and texts, of one length")
+    if type(summary.get("updates", 0)) is not int:
+        raise ConfigError(f"{path}: updates must be a whole number")
     if not 0 <= summary["env_steps"] < 2**63 or not re.fullmatch(r"[\w./:-]{1,200}", summary["algo"] + summary["env"]):
         raise ConfigError(f"{path}: not the summary of a run")
     return summary
