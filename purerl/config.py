@@ -61,13 +61,14 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """A note beside a field's type: the field has no effect unless ``met(config)``.
+    """A note beside a field's type: the field has no effect unless ``met(config)`` and the training has the ``part``.
 
-    ``what`` completes "no effect without".
+    ``what`` completes "no effect without". ``part`` is the name of a dataset; empty: none is needed.
     """
 
     what: str
-    met: Callable[[Any], bool]
+    met: Callable[[Any], bool] = lambda config: True
+    part: str = ""
 
 
 Positive = Annotated[float, Range(0, open_low=True)]
@@ -304,10 +305,11 @@ def _type_problem(value: Any, kind: Any) -> str | None:
     return None if isinstance(value, kind) else f"must be {kind.__name__}"
 
 
-def unused(configs: Sequence[Any], usual: Any) -> list[str]:
+def unused(configs: Sequence[Any], usual: Any, parts: Sequence[str] = ()) -> list[str]:
     """Returns a line for each field that was changed without effect.
 
     Such a field differs in one of ``configs`` from its value in ``usual``, and has an effect in none of them (`Needs`).
+    ``parts`` are the names of the datasets of the training.
     """
     notes: dict[str, Needs] = {}
     for base in reversed(type(usual).__mro__[:-1]):
@@ -318,7 +320,7 @@ def unused(configs: Sequence[Any], usual: Any) -> list[str]:
     problems = []
     for name, needs in notes.items():
         changed = [value for config in configs if (value := getattr(config, name)) != getattr(usual, name)]
-        if changed and not any(map(needs.met, configs)):
+        if changed and not (needs.part in ("", *parts) and any(map(needs.met, configs))):
             problems.append(f"{name} = {changed[0]!r}: has no effect without {needs.what}")
     return problems
 

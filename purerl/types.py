@@ -414,6 +414,9 @@ class Learner(NamedTuple):
     ``search(policy, situation, key, sample)`` acts as ``exploit`` does, or to ``sample`` as ``sample`` does, and also
     returns what the search found that it acts by (`purerl.learners.parts.planning.Planned`). Of agents in turn that has
     a row for each environment, of the agent whose turn it is. Consumes its key; None: the learner does not search.
+
+    ``critics`` are parameters by name that policies lack and another training can begin with, such as critics; None:
+    there are none.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -437,6 +440,7 @@ class Learner(NamedTuple):
     own: Callable[[PyTree], PyTree] | None = None
     search: Callable[[PyTree, Situation, Key, bool], tuple[PyTree, PyTree, Any]] | None = None
     # (Policy, Situation [B], key, sample) -> (action, carry, Planned [G])
+    critics: Callable[[PyTree], dict[str, PyTree]] | None = None  # (State) -> parameters by name
 
 
 class Replay(NamedTuple):
@@ -473,6 +477,9 @@ class Trainer(NamedTuple):
     Where a curriculum chooses levels (`curricula.training`), ``acts_by(state)`` is what ``collect`` takes in place of
     the behaviour. What ``collect`` then returns between the actors and the metrics is what ``learn`` takes, and an
     iteration takes ``scored_steps`` more steps in the rows of ``fleet``, which are scored or another agent's.
+
+    With ``updates`` an iteration takes so many gradient steps on recorded play, and no step in an environment:
+    ``fleet`` is what the policy is for, ``collect`` does nothing, and gradient steps are what is counted.
     """
 
     init: Callable[[Key], TrainState]
@@ -487,6 +494,7 @@ class Trainer(NamedTuple):
     stop: Callable[[TrainState, TrainState, Metrics], tuple[TrainState, Metrics]] | None = None
     acts_by: Callable[[TrainState], PyTree] | None = None
     scored_steps: int = 0
+    updates: int = 0
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Runs one iteration, which collects a trajectory and learns from it.
@@ -512,6 +520,30 @@ class Trainer(NamedTuple):
         """The number of frames that one iteration takes, of one agent."""
         return int(self.fleet.env_steps * (self.num_steps + self.scored_steps))
 
+    @property
+    def counts(self) -> int:
+        """What one iteration adds to the length of a training of one agent: its frames, or its ``updates``."""
+        return self.updates or self.env_steps
+
+    @property
+    def unit(self) -> str:
+        """What is counted: "frames" or "updates"."""
+        return "updates" if self.updates else "frames"
+
+    @property
+    def axis(self) -> str:
+        """The name that logs have for what is counted: "env_steps" or "updates"."""
+        return "updates" if self.updates else "env_steps"
+
+    @property
+    def host(self) -> Any:
+        """What steps the environments of the training if the host does (`Env.host`); None: the device, or nobody."""
+        return None if self.updates else self.fleet.host
+
     def frames(self, iterations: int) -> int:
         """Returns the frames of one agent after a number of iterations, warm-up included."""
         return self.warmup_steps + iterations * self.env_steps
+
+    def counted(self, iterations: int) -> int:
+        """Returns what is counted of one agent after a number of iterations: frames, warm-up included, or updates."""
+        return self.warmup_steps + iterations * self.counts

@@ -57,10 +57,10 @@ def program(algo: str, env: str, preset: str, platform: str) -> tuple[Any, int]:
     algorithm = ALGORITHMS[algo]
     config, suited = configured(algo, env, preset)
     with backend.tracing_for(platform):
-        trainer = algorithm.make_trainer(config, suited, **played(algorithm.datasets, suited))
+        trainer = algorithm.make_trainer(config, suited, **played(algorithm.required, suited))
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
         state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
-        return jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state), AGENTS * trainer.env_steps
+        return jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state), AGENTS * trainer.counts
 
 
 def searches(algo: str, env: str, preset: str, number: int, platform: str) -> tuple[Any, int]:

@@ -53,6 +53,8 @@ def sized(config: Any) -> Any:
     """``config``, of `ITERATIONS` at scale tiny."""
     if scale != "tiny":
         return config
+    if not hasattr(config, "num_steps"):  # from recorded play alone: steps are updates
+        return dataclasses.replace(config, total_steps=ITERATIONS * config.num_updates)
     least = config.num_envs * (getattr(config, "warmup_rows", 0) + ITERATIONS * config.num_steps)
     return dataclasses.replace(config, total_steps=min(config.total_steps, least))
 

@@ -38,8 +38,8 @@ from purerl.runs.describing import config_file
 from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import TrainingDescription, describe, start
 from purerl.runs.describing.options import TrainOptions
-from purerl.runs.reading import comparison, loading
-from purerl.store import card_files, checkpoint, log, policies, tensors, trusted_modules, writing
+from purerl.runs.reading import comparison, contents, loading
+from purerl.store import card_files, checkpoint, log, minari, policies, tensors, trusted_modules, writing
 
 
 def small_run() -> TrainingDescription:
@@ -145,6 +145,9 @@ COMMANDS = (
     "evolve value-loss --env CartPole-v1 --population 8 --strategy SNES --sigma 0.1 --generations 4",
     "eval run --episodes 3 --seed 1",
     "record run --episodes 3 --agent 1 --overwrite",
+    "record run:0=0.5 random=0.5 --episodes 4 --out new.safetensors",
+    "data demos.safetensors --json",
+    "data minari:D4RL/door/human-v2 --out new.safetensors --episodes 3 --env-params gravity=9",
     "train r2d3 --env CartPole-v1 --demos demos.safetensors --demo-ratio 0.25",
     "compare run run --json",
     "list envs --family gymnax",
@@ -169,6 +172,21 @@ def load_dataset(directory: Path) -> str:
     """The steps, and what is said of them."""
     data, card = of_play.read(directory / DEMOS, CARTPOLE, {"env": "CartPole-v1", "env_params": {}})
     return json.dumps([[np.asarray(x).tolist() for x in jax.tree.leaves(data)], card], sort_keys=True)
+
+
+def load_contents(directory: Path) -> str:
+    """What `purerl data` tells of the file."""
+    return json.dumps(contents.described(directory / DEMOS), sort_keys=True)
+
+
+def make_minari(directory: Path) -> None:
+    """``metadata.json``, as Minari writes it."""
+    box = {"type": "Box", "dtype": "float32", "shape": [2], "low": [-1.0, float("-inf")], "high": [1.0, 2.0]}
+    seen = {"type": "Dict", "subspaces": {"a": box, "b": {"type": "Discrete", "dtype": "int64", "start": 0, "n": 3}}}
+    told = {"observation_space": json.dumps(seen), "action_space": json.dumps(box), "data_format": "hdf5"}
+    told |= {"env_spec": json.dumps({"id": "Pendulum-v1", "kwargs": {"g": 9.81}})}
+    told |= {"dataset_id": "tests/pendulum-v0", "total_episodes": 2, "total_steps": 5, "algorithm_name": "SAC"}
+    (directory / minari.METADATA).write_text(json.dumps(told))
 
 
 def make_commands(directory: Path) -> None:
@@ -243,6 +261,7 @@ def nothing_compiles() -> Iterator[None]:
     """Within it trainings, searches and plans end as they would begin."""
     ends: dict[str, Any] = {"runs.running.run.Run.begin": 0, "runs.running.run.Run.resume": 0}
     ends |= {"runs.reading.episodes.record_run": {}, "runs.reading.episodes.recorded_in_words": ""}
+    ends |= {"cli.limited.run": 0}
     ends |= {
         "runs.running.forecast.plan": (planning.Plan(*[1] * 10), None),
         "runs.reading.evaluation.prepare": lambda *_, **__: {"return_mean": 0.0},
@@ -322,6 +341,8 @@ LOADERS = [
     Loader("commands", ("commands.json",), make_commands, load_commands, change=change_command),
     Loader("summary", ("summary.json",), make_summary, lambda d: repr(comparison.compare([d, d]))),
     Loader("dataset", (DEMOS,), make_dataset, load_dataset, seal=lambda directory: None),
+    Loader("contents", (DEMOS,), make_dataset, load_contents, seal=lambda directory: None),
+    Loader("minari", (minari.METADATA,), make_minari, lambda d: repr(minari.about(d))),
     Loader("artefact", (artefacts.NAME,), make_artefact, load_artefact, seal_artefact),
     Loader("trusted", ("purerl/trusted.json", "mine.py"), make_trusted, load_trusted),
 ]

@@ -29,6 +29,7 @@ def row(name: str) -> str:
     from purerl import envs
     from purerl.algos import ALGORITHMS
     from purerl.learners.parts import settings
+    from purerl.learners.parts.from_data import DataConfig
     from purerl.learners.wrappers import wrapper
 
     algorithm = ALGORITHMS[name]
@@ -36,7 +37,10 @@ def row(name: str) -> str:
     source = "its own rollouts"
     if settings.ON_POLICY not in wrapper.offered(algorithm.own_config):
         source = "sequences from a replay" if {"unroll", "unroll_steps"} & vars(config).keys() else "a replay"
-    source += f", and {', '.join(algorithm.datasets)}" if algorithm.datasets else ""
+    if issubclass(algorithm.own_config, DataConfig):
+        source = "recorded play alone"
+    elif algorithm.required:
+        source += f", and {', '.join(algorithm.required)}"
     actions = [kind for kind, env in KINDS.items() if not algorithm.problems(config, envs.make(env))]
     memories = typing.get_args(hints["memory"]) if "memory" in hints else ("none",)
     memory = "optional" if len(memories) > 1 else "none"

@@ -21,6 +21,7 @@ SMALL = ["--hidden-sizes", "8", "--compilation-cache", "off"]
 QUICK = ["--compile", "quick"]
 ON_POLICY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "256"]
 REPLAY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "512", "--warmup-steps", "192", "--capacity", "256"]
+OFFLINE = ["--num-updates", "4", "--batch-size", "16", "--total-steps", "8"]
 
 
 def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
@@ -30,17 +31,21 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
     from purerl.runs.describing.environments import team_problems
 
     made = [envs.make(name) for name in ENVS]
-    demos = str(directory / "demos.safetensors")
-    results = {"record": ["record", "random", "--env", ENVS[0], "--episodes", "2", "--out", demos]}
+    demos = {env: str(directory / f"{env}.safetensors") for env in ENVS[:2]}
+    results = {
+        f"record {env}": ["record", "random", "--env", env, "--episodes", "2", "--out", path]
+        for env, path in demos.items()
+    }
     for i, (name, algorithm) in enumerate(ALGORITHMS.items()):
         if i % parts != part - 1 and name != "ppo":
             continue
         config = algorithm.Config()
         problems = [algorithm.problems(config, env) + team_problems(algorithm, config, env) for env in made]
         env = ENVS[problems.index([])]
-        sizes = REPLAY if hasattr(config, "capacity") else ON_POLICY
+        alone = not hasattr(config, "num_steps")
+        sizes = OFFLINE if alone else REPLAY if hasattr(config, "capacity") else ON_POLICY
         run = ["--env", env, "--eval-episodes", "2", "--out", str(directory / name)]
-        data = [word for option in algorithm.datasets for word in (f"--{option}", demos)]
+        data = [word for option in algorithm.required for word in (f"--{option}", demos[env])]
         results[name] = ["train", name, *SMALL, *([] if name == "ppo" else QUICK), *sizes, *run, *data]
     search = ["evolve", "value-loss", "--env", ENVS[0], *SMALL, *QUICK, *ON_POLICY, "--population", "2"]
     search += ["--out", str(directory / "search")]

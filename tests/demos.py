@@ -1,6 +1,7 @@
 """Datasets for tests of all algorithms, some of which need one."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,11 @@ from purerl.replay.fixed import dataset_problems, struct
 
 def blank(algorithm, config, env):
     """The datasets that ``algorithm`` needs, by name, of one step of zeros. Nothing compiles."""
-    if not algorithm.datasets:
+    if not algorithm.required:
         return {}
     seen = algorithm.view(config, env)
     data = trees.zeros(struct(seen.observation_space, seen.action_space, 1, 1))
-    return dict.fromkeys(algorithm.datasets, data._replace(terminated=np.ones(1, bool)))
+    return dict.fromkeys(algorithm.required, data._replace(terminated=np.ones(1, bool)))
 
 
 def given_demos(algorithm, env):
@@ -46,3 +47,17 @@ def nobody(env):
 def always_seven(env):
     """A policy of actions that there may not be."""
     return Player(lambda here, key: (jnp.full(len(here.obs), 7, jnp.int32), here.carry), lambda rows: ())
+
+
+def given_play(algorithm, env):
+    """``algorithm``, which learns from recorded play alone, with random play in ``env`` whatever it is trained in."""
+
+    @functools.cache
+    def play():
+        with jax.ensure_compile_time_eval():  # it may be asked for first while a program is traced
+            return record(jax.random.key(0), env, random_player(env), 8, 50)
+
+    def loop(config, other, learner):
+        return algorithm.loop(config, other, learner, data=play())
+
+    return algorithm._replace(loop=loop, datasets=())

@@ -113,6 +113,12 @@ def test_fields_without_effect_in_a_sweep_or_a_preset():
     assert line == "importance_exponent = 0.9: has no effect without prioritised"
 
 
+def test_fields_without_effect_where_a_dataset_is_missing():
+    changed = dqn.Config(demo_ratio=0.25)
+    assert cfg.unused([changed], dqn.Config()) == ["demo_ratio = 0.25: has no effect without demos"]
+    assert cfg.unused([changed], dqn.Config(), ("demos",)) == []
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_count_has_a_range(name):
     for bad in (0, -1, 1.5, "3", True):

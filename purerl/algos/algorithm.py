@@ -20,7 +20,7 @@ from purerl.errors import ConfigError
 from purerl.learners.parts import given_parts, learner_checks, time_aware, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.loops.settings import Loop
-from purerl.replay.fixed import dataset_problems
+from purerl.replay.fixed import Stored, dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
 P = ParamSpec("P")
@@ -72,8 +72,8 @@ class Algorithm(NamedTuple, Generic[P]):
     - ``presets``: Fields of the config that belong together, by name.
     - ``view(config, env)``: The environment as the algorithm sees it, which matters if there are several agents. Its
       learner learns and is evaluated in this view.
-    - ``datasets``: The names of the parts that are datasets of play (`types.Dataset`) in this view. Every training
-      needs them.
+    - ``datasets``: The names of the parts that are datasets of play (`types.Dataset`) in this view, which ``loop``
+      takes. A training can do without those for which it has a default (`required`).
     - ``wrappers``: What a config may ask to have put around its learner (`purerl.learners.wrappers`).
 
     `Config`, `problems` and `make_learner` are those of the algorithm and its wrappers together.
@@ -101,25 +101,33 @@ class Algorithm(NamedTuple, Generic[P]):
         """The class of configs: the algorithm's own settings, and those of the wrappers that fit around its learner."""
         return wrapper.composed(self.own_config, self.wrappers)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The ``datasets`` without which there is no training: those for which ``loop`` has no default."""
+        taken = inspect.signature(self.loop).parameters
+        optional = [name for name, parameter in taken.items() if parameter.default is not parameter.empty]
+        return tuple(name for name in self.datasets if name not in optional)
+
     def wrapped(self, *wrappers: Wrapper) -> "Algorithm[P]":
         """Returns the algorithm with ``wrappers`` added outside of all others."""
         return self._replace(wrappers=(*self.wrappers, *wrappers))
 
-    def warm_start(self, policy: PyTree) -> "Algorithm[P]":
+    def warm_start(self, policy: PyTree, critics: dict[str, PyTree] | None = None) -> "Algorithm[P]":
         """Returns the algorithm with trainings that begin with the parameters and moments of a policy.
 
-        All else is new, the teacher of a curriculum included. A training raises `ConfigError` if the policy is of
-        another kind than its own (`warm_start.warm`).
+        All else is new, the teacher of a curriculum included. A training raises `ConfigError` if the policy or a critic
+        is of another kind than its own (`warm_start.warm`).
 
         Args:
             policy: A policy as `Learner.policy` returns it.
+            critics: Critics by name as `Learner.critics` returns them, or some of them; None: new ones.
         """
-        own = self.own_learner
+        own, begin = self.own_learner, warm_start.Beginning(policy, critics or {})
 
         @functools.wraps(own)
         def begun(config: Loop, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
             made = own(config, env, *args, **parts)
-            return made if env.name == BUILDING else warm_start.warm(made, policy)
+            return made if env.name == BUILDING else warm_start.warm(made, begin)
 
         changed: Any = begun
         return self._replace(own_learner=changed)
@@ -182,20 +190,24 @@ class Algorithm(NamedTuple, Generic[P]):
             config: Settings; traced fields are not checked.
             env: The environment itself; the algorithm's `view` is applied to it here.
             *args: Always empty; a `ParamSpec` needs it.
-            **parts: Parts of the learner by name, and every one of the ``datasets``.
+            **parts: Parts of the learner by name, and ``datasets``, at least those that are `required`: a
+                `types.Dataset`, which becomes a constant of the program, or what `replay.held` makes of it, which may
+                be an argument.
 
         Raises:
             ConfigError: A line for each of the `problems`, for each dataset that is missing or does not fit, or for
                 each name that is no part.
         """
-        lacking = [name for name in self.datasets if name not in parts]
+        lacking = [name for name in self.required if parts.get(name) is None]
         lines = [f"{name}: {self.name} learns from a dataset of play; there is none" for name in lacking]
         if problems := self.problems(config, env) or lines:
             raise ConfigError("\n".join(problems))
         view = self.view(config, env)
-        data: dict[str, Any] = {name: parts.pop(name) for name in self.datasets}
+        given: dict[str, Any] = {name: parts.pop(name, None) for name in self.datasets}
+        data = {name: dataset for name, dataset in given.items() if dataset is not None}
         spaces = view.observation_space, view.action_space
-        if problems := [f"{name}: {line}" for name in data for line in dataset_problems(data[name], *spaces)]:
+        unread = {name: x for name, x in data.items() if not isinstance(x, Stored)}
+        if problems := [f"{name}: {line}" for name, x in unread.items() for line in dataset_problems(x, *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = learner_checks.checked(self.name, self.make_learner(config, env, *args, **parts))
         if isinstance(config, curricula.CurriculumSettings) and (of_teacher := curricula.teacher(config, view)):

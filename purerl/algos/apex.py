@@ -13,7 +13,8 @@ from purerl.algos import dqn
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.dqn import problems
 from purerl.learners.families import action_values
-from purerl.types import Array, Env, Learner, Outcome, Trainer
+from purerl.replay.fixed import Stored
+from purerl.types import Array, Dataset, Env, Learner, Outcome, Trainer
 
 
 @cfg.config(
@@ -58,9 +59,9 @@ def make_learner(config: ApexConfig, env: Env, **parts: Unpack[dqn.DQNParts]) ->
     return dqn.make_learner(config, env, record=known, **parts)
 
 
-def make_trainer(config: ApexConfig, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: ApexConfig, env: Env, learner: Learner, demos: Dataset | Stored | None = None) -> Trainer:
     """Makes one iteration as a `Trainer`, where `initial_priority` gives new experience its first priorities."""
-    return action_values.make_trainer(config, env, learner, initial=initial_priority)
+    return action_values.make_trainer(config, env, learner, demos, initial=initial_priority)
 
 
 apex = Algorithm(
@@ -69,6 +70,7 @@ apex = Algorithm(
     problems,
     make_learner,
     make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={"image": {**dqn.IMAGE, "num_updates": 32, "capacity": 100_000, "epsilon_end": 0.4}},
 )

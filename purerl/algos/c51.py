@@ -14,14 +14,14 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState, Batch
-from purerl.learners.parts import settings
+from purerl.learners.parts import from_replay, settings
 from purerl.networks import value_networks
 from purerl.networks.given import Fitting, given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(double=False)
-class C51Config(action_values.ActionValueConfig):
+class C51Config(from_replay.DemoSettings, action_values.ActionValueConfig):
     """Settings of C51."""
 
     num_atoms: Annotated[int, cfg.Range(2)] = 51
@@ -89,5 +89,6 @@ c51 = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    datasets=("demos",),
     presets={"image": dqn.IMAGE},
 )

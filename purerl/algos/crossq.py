@@ -104,7 +104,7 @@ def make_learner(
 
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 
-    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update)
+    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update, kept=sac.kept(config))
 
 
 crossq = Algorithm(
@@ -113,6 +113,7 @@ crossq = Algorithm(
     problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={
         "mujoco": {**MUJOCO, "learning_rate": 1e-3, "actor_learning_rate": 1e-3, "critic_hidden_sizes": (2048, 2048)}

@@ -194,6 +194,7 @@ ddpg = Algorithm(
     problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={"mujoco": MUJOCO},
 )

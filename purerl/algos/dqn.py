@@ -12,6 +12,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState, Batch
+from purerl.learners.parts import from_replay
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.networks.given import given_or_own
@@ -21,7 +22,7 @@ TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchau
 
 
 @cfg.config
-class DQNConfig(action_values.ActionValueConfig):
+class DQNConfig(from_replay.DemoSettings, action_values.ActionValueConfig):
     """Settings of DQN."""
 
     double: Annotated[bool, cfg.Needs("td_error = 'q_learning'", lambda config: config.td_error == "q_learning")] = True
@@ -123,6 +124,7 @@ dqn = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={"image": IMAGE},
 )

@@ -14,13 +14,14 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState, Batch, problems
+from purerl.learners.parts import from_replay
 from purerl.networks import value_networks
 from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(double=False)
-class IQNConfig(action_values.ActionValueConfig):
+class IQNConfig(from_replay.DemoSettings, action_values.ActionValueConfig):
     """Settings of IQN."""
 
     num_quantiles: cfg.Count = 16
@@ -86,5 +87,6 @@ iqn = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    datasets=("demos",),
     presets={"image": dqn.IMAGE},
 )

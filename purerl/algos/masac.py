@@ -122,7 +122,7 @@ def make_learner(
         batch = agent.with_target(batch, next_value)
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 
-    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update)
+    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update, kept=sac.kept(config))
 
 
 masac = Algorithm(
@@ -131,6 +131,7 @@ masac = Algorithm(
     problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     view=view,
 )

@@ -255,6 +255,7 @@ mpo = Algorithm(
     problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={"mujoco": MUJOCO},
 )

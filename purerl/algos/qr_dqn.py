@@ -13,13 +13,14 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.families.action_values import ActionValueState, Batch, problems
+from purerl.learners.parts import from_replay
 from purerl.networks import value_networks
 from purerl.networks.given import given_or_own
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Updated
 
 
 @cfg.config(double=False)
-class QRDQNConfig(action_values.ActionValueConfig):
+class QRDQNConfig(from_replay.DemoSettings, action_values.ActionValueConfig):
     """Settings of QR-DQN."""
 
     num_quantiles: cfg.Count = 50
@@ -79,5 +80,6 @@ qr_dqn = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    datasets=("demos",),
     presets={"image": dqn.IMAGE},
 )

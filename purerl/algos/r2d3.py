@@ -17,25 +17,19 @@ from purerl.algos import r2d2
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.r2d2 import problems
 from purerl.learners.parts import from_replay
+from purerl.replay.fixed import Stored
 from purerl.types import Dataset, Env, Learner, Trainer
 
 
-@cfg.config
-class R2D3Config(r2d2.R2D2Config):
-    """Settings of R2D3: those of R2D2, and how demonstrations are mixed in."""
-
-    demo_ratio: cfg.Fraction = 1 / 16
-    """Probability that a sequence of a batch is from the demonstrations. 1: all are. Paine et al. report 1/256 as best,
-    with batches of 64 and 256 actors."""
+@cfg.config(demo_ratio=1 / 16)
+class R2D3Config(from_replay.DemoSettings, r2d2.R2D2Config):
+    """Settings of R2D3. Paine et al. report a ``demo_ratio`` of 1/256 as best, with batches of 64 and 256 actors."""
 
 
-def make_trainer(config: R2D3Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:
+def make_trainer(config: R2D3Config, env: Env, learner: Learner, demos: Dataset | Stored) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from its own sequences and from those of ``demos``."""
     view = replay.sequences(config.sample_rows, config.period)
-    own = from_replay.make_ring(config, env, view, rows=learner.rows)
-    given = from_replay.make_fixed(config, env, view, demos)
-    both = replay.mixed(own, given, config.demo_ratio, from_replay.num_actors(config, env, learner.rows))
-    return from_replay.learning_from(replay.normalised(both), config, env, learner)
+    return from_replay.make_trainer(config, env, learner, view=view, demos=demos)
 
 
 r2d3: Algorithm[...] = Algorithm(  # ``make_trainer`` takes ``demos`` beside the parts of the learner

@@ -55,5 +55,6 @@ rainbow = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    datasets=("demos",),
     presets={"image": {**dqn.IMAGE, "epsilon_end": 0.0}},
 )

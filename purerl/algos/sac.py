@@ -53,6 +53,11 @@ def init_params(config: Temperature, network: ActorAndCritics, key: Key, obs: Py
     return {**network.init(key, obs), "log_temperature": jnp.log(jnp.float32(config.initial_temperature))}
 
 
+def kept(config: Temperature) -> tuple[str, ...]:
+    """Returns the names of what another training can begin with beside the actor: critics, a learned temperature."""
+    return ("critic", "log_temperature") if config.learn_temperature else ("critic",)
+
+
 def temperature(params: dict) -> Array:
     """Returns the temperature, through which no gradient flows."""
     return jax.lax.stop_gradient(jnp.exp(params["log_temperature"]))
@@ -164,7 +169,7 @@ def make_learner(
         batch = agent.with_target(batch, next_value, probabilities)  # reward + discount * next_value
         return agent.step(state, sample, batch, critic_loss, actor_loss)  # the critics, then the actor
 
-    return agent.learner(lambda key, obs: init_params(config, network, key, obs), update)
+    return agent.learner(lambda key, obs: init_params(config, network, key, obs), update, kept=kept(config))
 
 
 BRAX = {
@@ -252,6 +257,7 @@ sac = Algorithm(
     off_policy_gradients.kind_problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={
         "mujoco": MUJOCO,

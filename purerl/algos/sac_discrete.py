@@ -100,7 +100,7 @@ def make_learner(
         batch = agent.with_target(batch, next_value)
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 
-    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update)
+    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update, kept=sac.kept(config))
 
 
 sac_discrete = Algorithm(
@@ -109,5 +109,6 @@ sac_discrete = Algorithm(
     problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
 )

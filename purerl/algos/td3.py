@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos import ddpg
 from purerl.algos.algorithm import Algorithm
+from purerl.formulas import exploration
 from purerl.learners.families import off_policy_gradients
 from purerl.learners.families.off_policy_gradients import Batch, CriticParts, OffPolicyGradientState
 from purerl.networks.critics import ActorAndCritics
@@ -40,11 +41,6 @@ def make_learner(
         config, policy.acting, target_networks=("actor", "critic"), tau=config.tau, family=family, **parts
     )
 
-    def disturbed(action: Array, noise: Array) -> Array:
-        """Adds clipped noise to the actions of targets (section 5.3, eq. 14)."""
-        noise = jnp.clip(config.target_noise * noise, -config.target_noise_clip, config.target_noise_clip)
-        return jnp.clip(action + noise, -1.0, 1.0)
-
     def critic_loss(critic: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Metrics]]:
         q = network.q_values(critic, batch.obs, policy.executed(batch.action), dropout=batch.dropout.critic)
         return agent.critic_loss(q, batch)
@@ -59,7 +55,8 @@ def make_learner(
         key_next, key_actor = jax.random.split(key)
         batch = agent.batch(state, sample, policy.acting.noise(key_actor, sample.weight.shape), dropout)
         noise = policy.acting.noise(key_next, sample.weight.shape).normal
-        action = disturbed(policy.act(state.target_params["actor"], batch.next_obs), noise)
+        action = policy.act(state.target_params["actor"], batch.next_obs)
+        action = exploration.disturbed(action, noise, config.target_noise, config.target_noise_clip)
         next_q = policy.q_values(state.target_params["critic"], batch.next_obs, action, dropout.target)
         batch = agent.with_target(batch, *agent.least(next_q))
         return agent.step(state, sample, batch, critic_loss, actor_loss)
@@ -111,6 +108,7 @@ td3 = Algorithm(
     ddpg.problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     sockets=("td-loss", "optimiser"),
     presets={"mujoco": ddpg.MUJOCO, "fast": FAST, "fast-gpu": FAST_GPU},
 )

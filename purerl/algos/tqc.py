@@ -94,7 +94,7 @@ def make_learner(
         batch = agent.with_target(batch, next_return)  # reward + discount * next_return, atom by atom
         return agent.step(state, sample, batch, critic_loss, actor_loss)
 
-    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update)
+    return agent.learner(lambda key, obs: sac.init_params(config, network, key, obs), update, kept=sac.kept(config))
 
 
 tqc = Algorithm(
@@ -103,5 +103,6 @@ tqc = Algorithm(
     problems,
     make_learner,
     off_policy_gradients.make_trainer,
+    datasets=("demos",),
     presets={"mujoco": {**MUJOCO, "critic_hidden_sizes": (512, 512, 512)}},
 )

@@ -53,7 +53,8 @@ commands:
   resume RUN               continue an interrupted training, sweep or search, or make it longer
   grow RUN                 widen the layers of a trained network without changing its policy
   eval RUN                 evaluate the policies of a run directory
-  record RUN               record episodes of a policy as a dataset, such as demonstrations
+  record RUN               record episodes of policies as a dataset, such as demonstrations
+  data FILE                show what is in a dataset, or read one of Minari
   compare RUN RUN ...      compare runs, with confidence intervals
   plot RUN ...             draw learning curves, the map of a sweep, or the results of a search
   render RUN               render episodes of an agent as a GIF, an MP4 or a web page
@@ -75,6 +76,7 @@ COMMANDS = {
     "grow": ("grow", "grow"),
     "eval": ("read", "evaluate"),
     "record": ("record", "record"),
+    "data": ("data", "data"),
     "compare": ("read", "compare"),
     "plot": ("plot", "plot"),
     "render": ("render", "render"),

@@ -12,13 +12,14 @@ from purerl.display import output
 MOST = 29
 """The most options in ``--help``, besides ``--help`` itself; ``--help all`` has the others."""
 _NAMES = """
-env env_params preset config algo demos total_steps num_seeds seed out generations population num_envs num_steps
+env env_params preset config algo data demos total_steps num_seeds seed out generations population num_envs num_steps
 learning_rate gamma hidden_sizes strategy dry_run measure num_samples select seeds tuning_seeds limit_seconds
 limit_gigabytes json target log eval_every device memory lifetimes initial sigma meta_learning_rate budget_seconds rule
 td_error num_atoms v_min v_max num_quantiles num_policies noise_deviation target_entropy actor_learning_rate
 share_parameters num_epochs num_minibatches clip_epsilon gae_lambda trace_lambda entropy_coef planner simulations
 value_targets batch_size capacity warmup_steps num_updates n_step tau target_period epsilon_end exploration_fraction
-curriculum intrinsic opponents normalize_obs normalize_reward torso prioritised unroll stop_at
+curriculum intrinsic opponents normalize_obs normalize_reward torso prioritised unroll stop_at demo_ratio cloning
+critic_cloning q_weight conservatism expectile inverse_temperature
 """
 OFTEN = _NAMES.split()
 """The options that most people change, the most important first. So are all that a user's own class declares."""

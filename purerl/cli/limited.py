@@ -25,7 +25,7 @@ GRACE = 1.0
 """Seconds that a process has to end by itself and clean up, before it is killed."""
 
 
-def run(args: Sequence[str], what: str, seconds: float, gigabytes: float) -> int:
+def run(args: Sequence[str], what: str, seconds: float, gigabytes: float, crashed: int | None = None) -> int:
     """Runs ``purerl ARGS`` in another process, waits until that has ended, and returns its exit code.
 
     The process ends with this one, also if this one is killed.
@@ -35,9 +35,10 @@ def run(args: Sequence[str], what: str, seconds: float, gigabytes: float) -> int
         what: The name that error lines begin with.
         seconds: The most wall time that it may take (0: no limit).
         gigabytes: The most memory that it may hold (0: no limit). The processes that it starts are not counted.
+        crashed: The exit code if it crashes or ends without reporting one (None: `cli.EXIT_OWN_CODE`).
 
     Returns:
-        The command's exit code; `cli.EXIT_TIME` or `cli.EXIT_OUT_OF_MEMORY` if it exceeded a limit; `cli.EXIT_OWN_CODE`
+        The command's exit code; `cli.EXIT_TIME` or `cli.EXIT_OUT_OF_MEMORY` if it exceeded a limit; or ``crashed``
         if it crashed or ended without reporting an exit code.
     """
     from purerl.cli import EXIT_OUT_OF_MEMORY, EXIT_OWN_CODE, EXIT_TIME
@@ -63,7 +64,7 @@ def run(args: Sequence[str], what: str, seconds: float, gigabytes: float) -> int
         return reply[0]
     code = process.returncode
     ended = f"ended with code {code}" if code >= 0 else f"was killed by signal {processes.signal_name(-code)}"
-    return _error(f"{what}: its process {ended} before it was done", EXIT_OWN_CODE)
+    return _error(f"{what}: its process {ended} before it was done", EXIT_OWN_CODE if crashed is None else crashed)
 
 
 def _error(line: str, code: int) -> int:

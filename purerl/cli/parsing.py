@@ -5,6 +5,7 @@ import dataclasses
 import io
 import math
 import re
+import sys
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -212,9 +213,26 @@ def training(
     Raises:
         ConfigError: An argument or a value of the file is wrong.
     """
+    check_data(algo, args)
     made = with_learned(options, algo)
     made.__doc__ = f"{made.__doc__} {BESIDE}"
-    return with_preset(made, algo, f"purerl {command} {algo}", args, start)
+    given = with_preset(made, algo, f"purerl {command} {algo}", args, start)
+    options_given: Any = given.options
+    if not (names := ALGORITHMS[algo].required) or options_given.env:
+        return given
+
+    from purerl.runs.describing import datasets
+
+    return Train(datasets.played(given.options, names), given.config)
+
+
+def check_data(algo: str, args: Sequence[str]) -> None:
+    """Raises `ConfigError`, with a line about who does, if arguments have ``--data`` and ``algo`` learns by playing."""
+    if not any(arg.partition("=")[0] == "--data" for arg in args) or "data" in ALGORITHMS[algo].datasets:
+        return
+    about = lambda name: (sys.modules[ALGORITHMS[name].own_learner.__module__].__doc__ or name).partition(":")[0]
+    others = [f"{name} ({about(name)})" for name in ALGORITHMS if "data" in ALGORITHMS[name].required]
+    raise ConfigError(f"--data: {algo} ({about(algo)}) learns by playing; from data learn {', '.join(others)}")
 
 
 def with_preset(
@@ -278,7 +296,7 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
     """
     from purerl.learned import artefacts, own_parts, published
 
-    own, fields = own_parts.options(ALGORITHMS[algo]), []
+    own, fields = own_parts.options(ALGORITHMS[algo]), list[Any]()
     for name, socket in artefacts.options(algo).items():
         paths = f"a run directory of `purerl evolve {socket}`, a file of it, a name of `purerl list learned`"
         paths += f", or {published.FILES[socket]}" if socket in published.FILES else ""
@@ -291,8 +309,12 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
         help_text = f"Your own {name}, as MODULE:NAME or ./FILE.py:NAME: {own_parts.SIGNATURES[name]}."
         fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     for name in ALGORITHMS[algo].datasets:
-        help_text = "Dataset of play to learn from: a file of `purerl record`."
-        fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
+        beside = "" if name in ALGORITHMS[algo].required else " beside the agent's own"
+        help_text = f"Dataset of play to learn from{beside}: a file of `purerl record`, or several, which are joined."
+        fields.append((name, Annotated[tuple[str, ...], tyro.conf.arg(help=help_text)], dataclasses.field(default=())))
+    if ALGORITHMS[algo].required:
+        help_text = "Environment: that of the dataset, which it has where this is left out."
+        fields.append(("env", Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     namespace = {"__doc__": options.__doc__, "__module__": __name__}
     return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), namespace=namespace, frozen=True)
 

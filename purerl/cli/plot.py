@@ -68,12 +68,14 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     from purerl.display.lines import grouped
     from purerl.runs.reading import run_curves
 
-    metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
+    unit = run_curves.unit(runs)
+    usual = "eval_return" if unit == "updates" else "episode_return"
+    metric = options.y or ("fitness" if files[0].command == "evolve" else usual)
     drawn = grouped(run_curves.lines(runs, metric, options.x), options.group_by)
     if not drawn.lines:
         raise ConfigError(f"y = {metric!r}: its log does not say after how many frames")
     titles = list(dict.fromkeys(map(_title, files)))
-    label = "seconds of training" if options.x == "seconds" else "frames"
+    label = "seconds of training" if options.x == "seconds" else unit
     title = titles[0] if len(titles) == 1 else ""
     return curves.learning_figure(drawn.lines, (label, words.shown(metric)), title, drawn.told)
 

@@ -1,4 +1,4 @@
-"""The commands ``purerl eval``, ``compare`` and ``list``, which write nothing."""
+"""The commands ``purerl eval``, ``compare`` and ``list``, which write nothing but a plot that is asked for."""
 
 import dataclasses
 import json
@@ -12,6 +12,7 @@ from purerl.cli.machine import prepared
 from purerl.display import output
 from purerl.errors import ConfigError
 from purerl.hosts.libraries import MODULES
+from purerl.names import here
 
 
 def evaluate(args: list[str]) -> int:
@@ -55,11 +56,15 @@ def evaluate(args: list[str]) -> int:
 
 def compare(args: list[str]) -> int:
     """Runs ``purerl compare RUN RUN ...``."""
+    from purerl import config as cfg
     from purerl.runs.describing.options import CompareOptions
 
     options = parsing.parse(CompareOptions, "purerl compare", args, positional=True)
     if not options.runs:
         raise ConfigError("runs: are missing; name two or more runs, or a sweep")
+    cfg.check(options, *cfg.unused([options], CompareOptions(options.runs)))
+    if options.offline:
+        return _compare_offline(options)
 
     from purerl.display import tables
     from purerl.runs.reading import comparison
@@ -71,6 +76,32 @@ def compare(args: list[str]) -> int:
         output.show(json.dumps(finite(rows), indent=2))
     else:
         tables.print_comparison(rows)
+    return 0
+
+
+def _compare_offline(options: Any) -> int:
+    """Runs ``purerl compare --offline SWEEP ...``, which writes a plot alone."""
+    from purerl.display import curves, plots, progress, tables
+    from purerl.runs.describing.options import MachineOptions
+    from purerl.runs.describing.run_directory import check_out
+    from purerl.runs.reading import offline_comparison
+    from purerl.store import trusted_modules
+    from purerl.store.writing import finite
+
+    path = here(options.out)
+    if options.out and path.suffix not in plots.FORMATS:
+        raise ConfigError(f"out = {options.out!r}: must end in {', '.join(plots.FORMATS)}")
+    if options.out:
+        check_out(path, overwrite=True)
+    sizes = {"episodes": options.episodes, "policies": options.policies}
+    with prepared(MachineOptions()), progress.waiting(progress.console(), "evaluating"):
+        result = offline_comparison.compare(options.runs, **sizes, trust=trusted_modules.memory(options.trust))
+    if options.json:
+        output.show(json.dumps(finite(result), indent=2))
+    else:
+        tables.print_offline(result)
+    if options.out:
+        plots.save(path, curves.offline_figure(result))
     return 0
 
 

@@ -17,7 +17,8 @@ USAGE = """usage: purerl resume RUN [OPTIONS]
 Continues a training, a sweep or a search from its newest checkpoint. On a CPU the results are identical to those of \
 an uninterrupted run.
 
-  --total-steps N  train each agent for N environment steps in total (a training or a sweep)
+  --total-steps N  train each agent for N environment steps in total (a training or a sweep; from
+                   recorded play alone: N gradient steps)
   --generations N  search for N generations in total (a search)
   --strict         fail if the newest checkpoint is damaged, instead of resuming from an older one
   --override       also allow changes of options that affect results, such as --learning-rate
@@ -60,14 +61,13 @@ def opened(directory: Path, trust: bool) -> tuple[Any, str]:
 def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """Resumes a sweep of several programs, each of which is a run in a folder of its own."""
     from purerl import processes
-    from purerl.algos import ALGORITHMS
     from purerl.runs.describing import config_file
     from purerl.runs.running import resuming
     from purerl.runs.running.sweep_of_programs import begin, resume_programs
 
     start, options, *_ = training(file, algo)
     before, given = _given(start, options, directory, algo, args)
-    changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
+    changed = resuming.changes(before, given, given.options.override, tuple(start.datasets))
     if twice := [line for line in changed if line.partition(":")[0] in start.programs]:
         raise ConfigError("\n".join(f"{line}: is swept and cannot be changed" for line in twice))
     with prepared(given.options):
@@ -93,12 +93,11 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
 def _run(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """Resumes a training, a sweep or a search."""
-    from purerl.algos import ALGORITHMS
     from purerl.runs.running.resuming import Resumed, changes
 
     start, options, describe, kind = (_search if file.command == "evolve" else training)(file, algo)
     before, given = _given(start, options, directory, algo, args)
-    changed = changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
+    changed = changes(before, given, given.options.override, tuple(start.datasets))
     small = file.command == "train" and is_small(given.options, given.config)
     with prepared(given.options, small=small):
         described = describe(algo, given.options, given.config, _moved(start, given.options))
@@ -131,9 +130,9 @@ def _search(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Any]:
 
 def _moved(start: Any, options: Any) -> Any:
     """Returns what a run starts from, with the paths of its datasets that the options have."""
-    return start._replace(
-        datasets={name: {**entry, "path": getattr(options, name)} for name, entry in start.datasets.items()}
-    )
+    from purerl.runs.describing import datasets
+
+    return start._replace(datasets=datasets.moved(start.datasets, options))
 
 
 def _given(start: Any, options: type, directory: Path, algo: str, args: list[str]) -> tuple[Any, Any]:

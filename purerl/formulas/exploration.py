@@ -16,6 +16,18 @@ def masked(values: Array, legal: Array | None) -> Array:
     return values if legal is None else jnp.where(legal, values, ILLEGAL)
 
 
+def disturbed(action: Array, noise: Array, deviation: Scalar, most: Scalar) -> Array:
+    """Adds clipped noise to the actions of targets (Fujimoto et al. 2018, arXiv 1802.09477, eq. 14).
+
+    Args:
+        action: Actions scaled to [-1, 1], ``[..., D]``.
+        noise: Standard normal, ``[..., D]``.
+        deviation: The standard deviation of the noise that is added.
+        most: The largest magnitude of it.
+    """
+    return jnp.clip(action + jnp.clip(deviation * noise, -most, most), -1.0, 1.0)
+
+
 def epsilon_greedy(q: Array, epsilon: Scalar, noise: Array, legal: Array | None = None) -> Array:
     """Chooses the action of the largest value, or with probability ``epsilon`` a random one (Mnih et al. 2015).
 

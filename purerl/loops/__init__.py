@@ -1,6 +1,6 @@
 """Loops: rollouts, the trainers made of them, and evaluation."""
 
 from purerl.loops import evaluation, stopping
-from purerl.loops.trainers import chunk, off_policy, on_policy, train
+from purerl.loops.trainers import chunk, off_policy, offline, on_policy, train
 
-__all__ = ["chunk", "evaluation", "off_policy", "on_policy", "stopping", "train"]
+__all__ = ["chunk", "evaluation", "off_policy", "offline", "on_policy", "stopping", "train"]

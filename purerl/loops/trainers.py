@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from purerl import counters, shards, trees
+from purerl import counters, shards, spaces, trees
 from purerl.envs.fleet import Fleet
 from purerl.envs.hosted import on_device
 from purerl.loops.rollout import init_actors, rollout
@@ -98,21 +98,70 @@ def off_policy(
         return state._replace(actors=actors, replay=stored)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
-        def update(state: PyTree, keys: PyTree) -> tuple[PyTree, Metrics]:
-            before, stored = state
-            key_sample, key_update = keys
-            sample = replay.sample(stored, key_sample)
-            updated = learner.update(before, sample, key_update)
-            return (updated.state, replay.update(stored, sample, updated.scores)), updated.metrics
-
         observed, trajectory, more = observe(learner, state.learner, trajectory, key)
-        start = observed, replay.add(state.replay, trajectory)
-        keys = tuple(jax.random.split(key, (2, num_updates)))
-        (after, stored), metrics = trees.scan_means(update, start, keys)
+        stored = replay.add(state.replay, trajectory)
+        after, stored, metrics = updates(learner, replay, observed, stored, key, num_updates)
         return next_state(state, after, stored, {**metrics, **more}, trajectory)
 
     begin = lambda key: start(key)[0]
     return Trainer(init, collect, learn, learner, fleet, num_steps, fleet.env_steps * warmup, begin, fill)
+
+
+def offline(fleet: Fleet, learner: Learner, replay: Replay, play: Transition, *, num_updates: int) -> Trainer:
+    """Makes a trainer that learns from recorded play alone: no step is taken in an environment.
+
+    An iteration takes ``num_updates`` gradient steps, each on a sample of its own; the metrics are averaged, and those
+    of episodes are nan, because none is played. ``init`` shows all of ``play`` to the learner, once
+    (`Learner.observe`).
+
+    Args:
+        fleet: What the policy is for: `Trainer.fleet`, whose rows are not stepped.
+        learner: The learner.
+        replay: A replay of ``play``, to which nothing is added.
+        play: The recorded steps ``[T, 1]``, as a replay stores them.
+        num_updates: The number of updates of an iteration.
+    """
+    nothing: Any = ()
+    nobody = Actors(nothing, nothing, nothing, nothing, nothing)
+    env: Any = fleet.env
+    unknown = {"episode_return": jnp.nan, "episode_length": jnp.nan}
+
+    def init(key: Key) -> TrainState:
+        key, key_learner, key_observe = jax.random.split(key, 3)
+        one = spaces.struct(env.observation_space)
+        obs = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), one)
+        state, _ = learner.observe(learner.init(key_learner, obs), play, key_observe)
+        return initial_state(state, nobody, replay.init(play), key)
+
+    def collect(behaviour: PyTree, actors: Actors, key: Key) -> tuple[Actors, tuple[()], Metrics]:
+        metrics = {name: jnp.full((), value, jnp.float32) for name, value in unknown.items()}
+        return actors, (), {**metrics, "episodes": jnp.zeros((), jnp.int32)}
+
+    def learn(state: TrainState, trajectory: tuple[()], key: Key) -> tuple[TrainState, Metrics]:
+        after, stored, metrics = updates(learner, replay, state.learner, state.replay, key, num_updates)
+        return next_state(state, after, stored, metrics, None)
+
+    return Trainer(init, collect, learn, learner, fleet, num_steps=0, updates=num_updates)
+
+
+def updates(
+    learner: Learner, replay: Replay, state: PyTree, stored: PyTree, key: Key, num_updates: int
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Takes updates of a learner's ``state``, each on a sample of a replay whose state is ``stored``.
+
+    Returns the two states after them, and the mean metrics. Consumes ``key``.
+    """
+
+    def update(states: PyTree, keys: PyTree) -> tuple[PyTree, Metrics]:
+        before, stored = states
+        key_sample, key_update = keys
+        sample = replay.sample(stored, key_sample)
+        updated = learner.update(before, sample, key_update)
+        return (updated.state, replay.update(stored, sample, updated.scores)), updated.metrics
+
+    keys = tuple(jax.random.split(key, (2, num_updates)))
+    (after, stored), metrics = trees.scan_means(update, (state, stored), keys)
+    return after, stored, metrics
 
 
 def collector(
@@ -152,7 +201,7 @@ def next_state(
     after: PyTree,
     replay: PyTree,
     metrics: Metrics,
-    trajectory: Transition,
+    trajectory: Transition | None,
     loss: Array | None = None,
 ) -> tuple[TrainState, Metrics]:
     """Makes the result of `Trainer.learn`: counts the iteration, and keeps the new learner if it survives the loss.
@@ -162,7 +211,7 @@ def next_state(
         after: The learner's new state.
         replay: The replay's new state.
         metrics: The metrics of the iteration.
-        trajectory: What was collected in the iteration.
+        trajectory: What was collected in the iteration; None: nothing was.
         loss: The loss that decides survival (`survive`); None: that of the metrics.
 
     Returns:
@@ -170,7 +219,8 @@ def next_state(
     """
     loss, iteration = metrics["loss"] if loss is None else loss, counters.increment(state.iteration)
     alive, learner = survive(state, after, loss)
-    kind = fault_kind(trajectory.reward, trajectory.obs, loss, metrics.get("grad_norm", ()), after)
+    reward, obs = (trajectory.reward, trajectory.obs) if trajectory else ((), ())
+    kind = fault_kind(reward, obs, loss, metrics.get("grad_norm", ()), after)
     before: Any = state.fault
     fault = jax.tree.map(lambda new, old: jnp.where(before.kind == 0, new, old), Fault(kind, iteration), before)
     state = state._replace(learner=learner, replay=replay, iteration=iteration, alive=alive, fault=fault)
@@ -234,7 +284,7 @@ class Steps(Protocol):
 
 def _on_device(trainer: Any) -> None:
     """Raises `ConfigError` for a `Trainer` whose environments are the host's."""
-    if isinstance(trainer, Trainer) and trainer.fleet.host:
+    if isinstance(trainer, Trainer) and trainer.host:
         on_device(trainer.fleet.env, "purerl.train_in_chunks trains in it")
 
 

@@ -53,6 +53,12 @@ class Layout(NamedTuple):
         """The sharding of arrays with leading axis ``[P]``: split over the devices, or on the only one."""
         return self.shardings(False)
 
+    @property
+    def everywhere(self) -> Sharding:
+        """The sharding of arrays that all members share: each device holds all of them."""
+        only = len(self.devices) == 1
+        return SingleDeviceSharding(self.devices[0]) if only else NamedSharding(self.mesh, PartitionSpec())
+
     def shardings(self, differs: PyTree) -> PyTree:
         """Returns the shardings of arrays ``[P, ...]``, leaf by leaf.
 

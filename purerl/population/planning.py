@@ -42,6 +42,7 @@ class Plan(NamedTuple):
     - ``frames_per_iteration``: frames of one member in that iteration.
     - ``frames``: frames of all members together in the whole training, in plans of a `Trainer`.
     - ``frames_unselected``: those that they would take without a selection among them.
+    - ``unit``: what counts as a frame (`Trainer.unit`): "updates" where no environment is stepped.
     """
 
     members: int
@@ -63,13 +64,14 @@ class Plan(NamedTuple):
     frames_per_iteration: int = 0
     frames: int = 0
     frames_unselected: int = 0
+    unit: str = "frames"
 
 
 def in_words(plan: Plan) -> str:
     """Returns a plan as text, one line per quantity."""
     quantities = {
         "agents": f"{plan.members:,}",
-        **({"all agents take": frames_in_words(plan.frames, plan.frames_unselected)} if plan.frames else {}),
+        **({"all agents take": frames_in_words(plan.frames, plan.frames_unselected, plan.unit)} if plan.frames else {}),
         "devices": f"{plan.devices}",
         "mesh": f"{plan.devices // plan.devices_per_member} x {plan.devices_per_member} (population x data)",
         **({"shards an agent": f"{plan.shards}"} if plan.shards > 1 else {}),
@@ -82,15 +84,18 @@ def in_words(plan: Plan) -> str:
         **({"datasets, shared": gigabytes(plan.dataset_bytes)} if plan.dataset_bytes else {}),
         "free memory": gigabytes(plan.available_bytes),
         "agents that fit": f"{plan.fits:,}",
-        "arithmetic a frame": f"{plan.flops_per_frame / 1e6:.3g} MFLOP",
+        f"arithmetic a{'n'[: plan.unit == 'updates']} {plan.unit[:-1]}": f"{plan.flops_per_frame / 1e6:.3g} MFLOP",
         "compile time": f"{plan.compile_seconds:.1f} s",
     }
     return lines(quantities)
 
 
-def frames_in_words(frames: int, unselected: int) -> str:
-    """Returns the frames of all members together as text, with those without a selection where it saves some."""
-    return f"{frames:,} frames" + (f" instead of {unselected:,}" if frames < unselected else "")
+def frames_in_words(frames: int, unselected: int, unit: str = "frames") -> str:
+    """Returns the frames of all members together as text, with those without a selection where it saves some.
+
+    ``unit`` is what counts as a frame.
+    """
+    return f"{frames:,} {unit}" + (f" instead of {unselected:,}" if frames < unselected else "")
 
 
 def _sent(plan: Plan) -> str:
@@ -103,12 +108,16 @@ def lines(quantities: dict[str, str]) -> str:
 
 
 class Compiled(NamedTuple):
-    """A compiled program, its `Layout`, the number of members that it trains at once, and its compile time."""
+    """A compiled program, its `Layout`, the number of members that it trains at once, and its compile time.
+
+    ``shared_bytes`` of its arguments on each device are the same for all members.
+    """
 
     program: jax.stages.Compiled
     layout: Any
     batch_size: int
     compile_seconds: float
+    shared_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
@@ -120,7 +129,7 @@ class Compiled(NamedTuple):
         deal = self.layout
         count, free = len(deal.devices), machine.available_bytes(deal.devices)
         memory: Any = self.program.memory_analysis()
-        fixed = memory.temp_size_in_bytes if deal.groups > 1 else 0
+        fixed = self.shared_bytes + (memory.temp_size_in_bytes if deal.groups > 1 else 0)
         each = max(1, (program_bytes(self.program) - fixed) // (deal.groups * deal.lanes))
         return Plan(
             members=members,
@@ -158,6 +167,7 @@ def compile_to_fit(
     batch_size: int | str,
     advice: str,
     options: dict[str, Any] | None = None,
+    shared_bytes: int = 0,
 ) -> Compiled:
     """Compiles ``lower(batch_size) -> (lowered, layout)`` for the largest batch that fits into free memory.
 
@@ -167,6 +177,7 @@ def compile_to_fit(
         batch_size: A number, or "auto": all ``members`` if they fit, otherwise as many as do.
         advice: The end of the message of `DoesNotFit`.
         options: The compiler's options; None: `backend.compiler_options`.
+        shared_bytes: That of what is `Compiled`.
 
     Raises:
         DoesNotFit: The given number does not fit, or with "auto" not even one member per device does.
@@ -177,7 +188,7 @@ def compile_to_fit(
         program = lowered.compile(options or backend.compiler_options())
         need, free = program_bytes(program), machine.available_bytes(layout.devices)
         if need <= free:
-            return Compiled(program, layout, count, time.perf_counter() - start)
+            return Compiled(program, layout, count, time.perf_counter() - start, shared_bytes)
         if batch_size != "auto" or count <= layout.places:
             raise DoesNotFit(
                 f"{count} agent(s) at once need {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}"

@@ -68,15 +68,16 @@ def share(config: Any, count: int) -> Any:
 class Agent(NamedTuple):
     """The training of an agent, for `layouts.spread`.
 
-    ``init(member)`` makes its state, ``whole(member)`` one of the shapes that a device holds of it, and ``chunk(given,
-    state, length, capacity)`` goes on with it, as `loops.chunk` does. Leaves of the state that ``differs`` (bools;
-    False: none) between its shards lead with those of the device ``[S / D]``, and outside of `layouts.spread` with all
-    ``[S]``. ``meetings`` are the collectives of an iteration.
+    ``init(member, data)`` makes its state, ``whole(member, data)`` one of the shapes that a device holds of it, and
+    ``chunk(given, state, length, capacity, data)`` goes on with it, as `loops.chunk` does. ``data`` are the datasets
+    that all agents share; None: there are none. Leaves of the state that ``differs`` (bools; False: none) between its
+    shards lead with those of the device ``[S / D]``, and outside of `layouts.spread` with all ``[S]``. ``meetings`` are
+    the collectives of an iteration.
     """
 
-    init: Callable[[Members], TrainState]
+    init: Callable[..., TrainState]
     chunk: Callable[..., tuple[TrainState, Metrics]]
-    whole: Callable[[Members], TrainState]
+    whole: Callable[..., TrainState]
     differs: PyTree = False
     meetings: tuple[tracing.Meeting, ...] = ()
 
@@ -90,12 +91,15 @@ class Steps(NamedTuple):
 def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None = None) -> Agent:
     """Returns the training ``make_trainer(**given)`` of a ``member`` (arrays or shapes), cut into shards by ``cut``.
 
+    One that is not cut takes its datasets as an argument, ``make_trainer(**given, data=data)``, if there are any.
+
     Raises:
         ConfigError: The training cannot be cut, because its policy would come to differ between shards.
     """
     if cut is None:
-        advance = lambda given, state, length, most: loops.chunk(make_trainer(**given), most)(state, length)
-        start = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)  # traced once
+        made = lambda given, data: make_trainer(**given, **({} if data is None else {"data": data}))
+        advance = lambda given, state, length, most, data=None: loops.chunk(made(given, data), most)(state, length)
+        start = jax.jit(lambda m, data=None: made(m.given, data).init(m.keys), inline=True)  # traced once
         return Agent(start, advance, start)
 
     def part(given: dict[str, Any]) -> Trainer:
@@ -115,15 +119,17 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
     if any(jax.tree.leaves(results)):
         raise ConfigError(f"shards = {cut.shards}: what is learned would differ between the shards of an agent")
 
-    def init(member: Members, cut: Cut = cut) -> TrainState:
+    def init(member: Members, data: PyTree = None, cut: Cut = cut) -> TrainState:
         return collectives.together(collectives.run(begin, cut, member), differs, cut)
 
-    def chunk(given: dict[str, Any], state: TrainState, length: Array, capacity: int) -> tuple[TrainState, Metrics]:
+    def chunk(
+        given: dict[str, Any], state: TrainState, length: Array, capacity: int, data: PyTree = None
+    ) -> tuple[TrainState, Metrics]:
         steps = Steps(lambda state: collectives.run(step, cut, given, state))
         state, metrics = loops.chunk(steps, capacity)(collectives.apart(state, differs, cut), length)
         return collectives.together(state, differs, cut), metrics
 
-    whole = lambda member: init(member, cut._replace(axis=None))
+    whole = lambda member, data=None: init(member, data, cut._replace(axis=None))
     return Agent(init, chunk, whole, differs, tuple(tracing.meetings(step)))
 
 

@@ -55,7 +55,7 @@ def train_population(
         ValueError: Lengths differ.
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
-    program, deal, size, _ = _compile(make_train, everyone, batch_size, devices, lanes)
+    program, deal, size, *_ = _compile(make_train, everyone, batch_size, devices, lanes)
     host, results = jax.local_devices(backend="cpu")[0], []
     at_host = size < everyone.size or deal.devices[0].platform == "cpu"
     for start in range(0, everyone.size, size):

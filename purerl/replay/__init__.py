@@ -1,7 +1,7 @@
 """Replay buffers, each a `Replay` bundle of pure functions, and the views that define what a sample is."""
 
 from purerl.replay.fifo import queue
-from purerl.replay.fixed import fixed
+from purerl.replay.fixed import evenly, fixed, held
 from purerl.replay.host import on_host
 from purerl.replay.mixed import mixed
 from purerl.replay.priorities import normalised
@@ -10,7 +10,9 @@ from purerl.replay.views import View, sequences, transitions
 
 __all__ = [
     "View",
+    "evenly",
     "fixed",
+    "held",
     "mixed",
     "normalised",
     "on_host",

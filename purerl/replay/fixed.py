@@ -1,4 +1,4 @@
-"""A replay of whole episodes that never change, such as demonstrations."""
+"""Replays of whole episodes that never change, such as demonstrations."""
 
 from typing import Any, NamedTuple
 
@@ -17,6 +17,17 @@ from purerl.spaces import Space
 from purerl.types import Array, Dataset, Key, PyTree, Replay, Sample, Scalar, Transition
 
 
+class Stored(NamedTuple):
+    """A dataset as programs hold it: arrays that may be an argument of a program, which trainings under `vmap` share.
+
+    ``rows`` ``[T, 1]`` are the steps as a ring of one environment stores them, and ``starts`` ``[M]`` (int32) those at
+    which samples begin.
+    """
+
+    rows: Transition
+    starts: Array
+
+
 class FixedState(NamedTuple):
     """The state of a `fixed` replay: ``sums`` of ``priority^alpha``, one for each sample, and the number of updates.
 
@@ -28,7 +39,7 @@ class FixedState(NamedTuple):
 
 
 def fixed(
-    data: Dataset,
+    data: Dataset | Stored,
     *,
     batch_size: int,
     view: View,
@@ -47,8 +58,8 @@ def fixed(
 
     Nothing is added. ``extras`` are ``()``, since the data were recorded with another network or with none.
 
-    ``data`` are constants of the program, the same for all trainings under `jax.vmap`: the state of a training holds
-    only the priorities.
+    The state of a training holds only the priorities. The data are the same for all trainings under `jax.vmap`: what is
+    `stored` may be an argument of their program, and a `Dataset` is a constant of it.
 
     Args:
         data: Whole episodes.
@@ -60,7 +71,7 @@ def fixed(
         num_updates: The number of updates over which the exponent of the weights is annealed.
         num_frames: The number of stacked frames, as for `ring.uniform`.
     """
-    items, starts = stored(data, num_frames), jnp.asarray(beginnings(data, view.stride))
+    items, starts = held(data, num_frames, view.stride)
     count = len(starts)
 
     def init(item: Transition) -> FixedState:
@@ -81,6 +92,37 @@ def fixed(
         return FixedState(sums.put(state.sums, place, value), counters.increment(state.updates))
 
     return Replay(init, lambda state, trajectory: state, sample, update, 0)
+
+
+def evenly(data: Dataset | Stored, *, batch_size: int, view: View, num_frames: PyTree = 1) -> Replay:
+    """Makes a replay of ``data`` that samples uniformly with replacement, and has no state.
+
+    Weights are 1, or 0 for samples that the view calls unusable. The arguments are those of `fixed`, and what is said
+    there of samples and of ``data`` holds here.
+    """
+    items, starts = held(data, num_frames, view.stride)
+
+    def sample(state: PyTree, key: Key) -> Sample:
+        row = starts[jax.random.randint(key, (batch_size,), 0, len(starts))]
+        env = jnp.zeros((batch_size,), jnp.int32)
+        read, usable = view.read(items, row, env, num_frames)
+        return Sample(read, row, env, jnp.where(usable, 1.0, 0.0))
+
+    return Replay(lambda item: (), lambda state, trajectory: state, sample, lambda state, sample, priority: state, 0)
+
+
+def held(data: Dataset | Stored, num_frames: PyTree = 1, stride: int = 1) -> Stored:
+    """Returns ``data`` as programs hold it. Samples of a `Dataset` begin at every ``stride``-th step (`beginnings`)."""
+    if isinstance(data, Stored):
+        return data
+    with jax.ensure_compile_time_eval():
+        return Stored(stored(data, num_frames), jnp.asarray(beginnings(data, stride)))
+
+
+def joined(parts: list[Dataset]) -> Dataset:
+    """Joins datasets of the same spaces, one after another, episode by episode."""
+    whole: Dataset = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    return whole
 
 
 def beginnings(data: Dataset, stride: int) -> np.ndarray:
@@ -151,6 +193,8 @@ def dataset_problems(data: Dataset, observation_space: Space, action_space: Spac
         problems.append(f"{np.sum(data.last)} steps end an episode, expected {episodes}")
     if not data.last[-1]:
         problems.append("the last step ends no episode")
+    floats = {"reward": data.reward, "obs": data.obs, "final_obs": data.final_obs, "action": data.action}
+    problems += [f"{name}: has numbers that are not finite" for name, tree in floats.items() if not _finite(tree)]
     spaces_of = spaces.leaves(observation_space), spaces.leaves(action_space)
     for name, leaves in (("obs", data.obs), ("final_obs", data.final_obs), ("action", data.action)):
         for space, x in zip(spaces_of[name == "action"], jax.tree.leaves(leaves), strict=True):
@@ -159,3 +203,8 @@ def dataset_problems(data: Dataset, observation_space: Space, action_space: Spac
             if counted and (np.any(x < low) or np.any(x > high)):
                 problems.append(f"{name}: has numbers that are not in its {spaces.kind(space)} space")
     return problems
+
+
+def _finite(tree: PyTree) -> bool:
+    """Returns whether all floats of a tree of numpy arrays are finite."""
+    return all(x.dtype.kind != "f" or bool(np.isfinite(x).all()) for x in jax.tree.leaves(tree))

@@ -64,7 +64,7 @@ def save(kind: Kind, path: Path, arrays: Mapping[str, np.ndarray], card: dict[st
     return document
 
 
-def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Stored:
+def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None) -> Stored:
     """Reads a file, which is untrusted.
 
     Args:
@@ -72,16 +72,26 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
         path: The file.
         expected: ``expected(card)`` returns the shapes and dtypes of the file's arrays by their names. It is called
             before memory is allocated for any array, with a card whose counts are at least 1, and may raise
-            `ConfigError` itself.
+            `ConfigError` itself. None: any arrays.
 
     Raises:
         ConfigError: The file is not of this kind, or was changed after it was written. One line, which names the path.
     """
     with tensors.opened(path, MOST_BYTES) as file:
         card = _card(kind, path, file.metadata() or {})
-        arrays = tensors.read_all(path, file, expected(card))
+        arrays = tensors.read_all(path, file, expected(card) if expected else None)
     tensors.check_digest(path, card, arrays)
     return Stored(card, arrays)
+
+
+def card(kind: Kind, path: Path) -> dict[str, Any]:
+    """Reads the card of a file, which is untrusted, and none of its arrays. It is not compared with the digest.
+
+    Raises:
+        ConfigError: The file is not of this kind. One line, which names the path.
+    """
+    with tensors.opened(path, MOST_BYTES) as file:
+        return _card(kind, path, file.metadata() or {})
 
 
 def _card(kind: Kind, path: Path, metadata: dict[str, str]) -> dict[str, Any]:

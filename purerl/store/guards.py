@@ -203,7 +203,7 @@ MOST_JSON_BYTES = 2**26
 """The size of the largest JSON file that is read, in bytes."""
 
 
-def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
+def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES, *, finite: bool = True) -> Any:
     """Reads a JSON file, which is untrusted.
 
     Raises:
@@ -212,17 +212,21 @@ def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> Any:
     """
     raw = read_bytes(path, most_bytes)
     try:
-        return parse_json(raw)
+        return parse_json(raw, finite=finite)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def parse_json(raw: bytes) -> Any:
-    """Parses JSON in UTF-8. Raises `ConfigError` for anything else, duplicate names, nan, infinity and deep nesting."""
+def parse_json(raw: bytes, *, finite: bool = True) -> Any:
+    """Parses JSON in UTF-8.
+
+    Raises:
+        ConfigError: It is anything else, has a name twice in an object, is nested too deeply, or, if it must be
+            ``finite``, has nan or infinity.
+    """
+    strict: dict[str, Any] = {"parse_constant": _no_number, "parse_float": _finite_number} if finite else {}
     try:
-        return json.loads(
-            raw.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_number, parse_float=_finite_number
-        )
+        return json.loads(raw.decode(), object_pairs_hook=_without_duplicates, **strict)
     except RecursionError:
         raise ConfigError("nested too deeply") from None
     except ValueError as error:

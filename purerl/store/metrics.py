@@ -30,15 +30,20 @@ OF_EPISODES = "episode_return", "episode_length", "won", "drawn"
 
 
 def rows(
-    metrics: dict[str, np.ndarray], env_steps: Sequence[int], first_iteration: int, labels: list[dict[str, int]]
+    metrics: dict[str, np.ndarray],
+    env_steps: Sequence[int],
+    first_iteration: int,
+    labels: list[dict[str, int]],
+    axis: str = "env_steps",
 ) -> Iterator[str]:
     """Yields metrics ``[iterations, P]`` as JSON lines, one for each iteration and member; many lines at once.
 
     Args:
         metrics: ``[iterations, P]`` by name.
-        env_steps: ``[iterations]``, the environment steps of one member after each iteration.
+        env_steps: ``[iterations]``, the environment steps of one member after each iteration, or what else is counted.
         first_iteration: The number of the first row, counted from 1.
         labels: ``[P]``, added to each member's lines.
+        axis: The name of what is counted: ``env_steps``, or ``updates`` where no environment is stepped.
     """
     size, at_once = len(labels), max(1, MOST_LINES // len(labels))
     for start in range(0, len(env_steps), at_once):
@@ -47,13 +52,17 @@ def rows(
         iterations = first_iteration + start + np.arange(len(frames))
         columns = {"iteration": over_members(iterations)}
         columns |= {name: np.array([[label[name] for label in labels]] * len(frames)) for name in labels[0]}
-        columns |= {"env_steps": over_members(frames)}
+        columns |= {axis: over_members(frames)}
         columns |= {name: values[start : start + at_once] for name, values in metrics.items()}
         yield _lines({name: values.reshape(-1) for name, values in columns.items()})
 
 
 def quantile_rows(
-    metrics: dict[str, np.ndarray], env_steps: Sequence[int], first_iteration: int, first_member: int
+    metrics: dict[str, np.ndarray],
+    env_steps: Sequence[int],
+    first_iteration: int,
+    first_member: int,
+    axis: str = "env_steps",
 ) -> Iterator[str]:
     """Yields metrics ``[iterations, P]`` summarised as JSON lines, one for each iteration.
 
@@ -65,11 +74,12 @@ def quantile_rows(
         env_steps: As for `rows`.
         first_iteration: As for `rows`.
         first_member: The number that identifies the batch of members.
+        axis: As for `rows`.
     """
     columns = {
         "iteration": first_iteration + np.arange(len(env_steps)),
         "first_member": np.full(len(env_steps), first_member),
-        "env_steps": np.array(env_steps, np.int64),
+        axis: np.array(env_steps, np.int64),
         "alive": metrics["alive"].sum(axis=1),
     }
     quantiles = aggregates.quantiles(metrics["episode_return"], QUANTILES)
@@ -156,20 +166,23 @@ Point = Mapping[str, float]
 
 
 class Logger(NamedTuple):
-    """A destination of metrics: ``write(env_steps, point)`` records a point after that many frames of an agent."""
+    """A destination of metrics: ``write(count, point)`` records a point after so many frames (updates) of an agent."""
 
     write: Callable[[int, Point], None]
     close: Callable[[], None]
 
 
 class Known(NamedTuple):
-    """What the run had saved when this process began: frames of an agent, and seconds of training.
+    """What the run had saved when this process began: frames (or updates) of an agent, and seconds of training.
+
+    ``axis`` is the name of what is counted.
 
     Points that an earlier process wrote beyond these are computed again.
     """
 
-    env_steps: int = 0
+    counted: int = 0
     seconds: float = 0.0
+    axis: str = "env_steps"
 
 
 def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
@@ -185,10 +198,10 @@ def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     file = open(path, "a", newline="")  # noqa: SIM115 - closed by `close`
     writer = csv.writer(file)
 
-    def write(env_steps: int, point: Point) -> None:
+    def write(count: int, point: Point) -> None:
         nonlocal file, writer
         if not columns:
-            columns.extend(["env_steps", *point, "eval_return", "eval_length"])
+            columns.extend([known.axis, *point, "eval_return", "eval_length"])
             writer.writerow(columns)
         if new := [name for name in point if name not in columns]:
             columns.extend(new)
@@ -196,7 +209,7 @@ def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
             _widen(path, columns)
             file = open(path, "a", newline="")  # noqa: SIM115 - closed by `close`
             writer = csv.writer(file)
-        row = {"env_steps": env_steps, **point}
+        row = {known.axis: count, **point}
         writer.writerow([row.get(name, "") for name in columns])
         file.flush()
 
@@ -237,12 +250,12 @@ def tensorboard(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     from tensorboardX import SummaryWriter
 
     path = directory / "tensorboard"
-    writer = SummaryWriter(str(path), purge_step=known.env_steps + 1 if path.exists() else None)
+    writer = SummaryWriter(str(path), purge_step=known.counted + 1 if path.exists() else None)
 
-    def write(env_steps: int, point: Point) -> None:
+    def write(count: int, point: Point) -> None:
         for name, value in point.items():
             if value == value:
-                writer.add_scalar(name, value, env_steps)
+                writer.add_scalar(name, value, count)
 
     return Logger(write, writer.close)
 
@@ -251,7 +264,8 @@ def wandb(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     """Opens the folder ``wandb`` in ``directory`` (``pip install 'purerl[wandb]'``), with a run for each process.
 
     Nothing leaves the machine unless ``WANDB_MODE=online`` is in the environment, whose variables, such as
-    ``WANDB_PROJECT``, ``WANDB_NAME`` and ``WANDB_DIR``, win. ``about`` is the run's config; ``known`` is not used.
+    ``WANDB_PROJECT``, ``WANDB_NAME`` and ``WANDB_DIR``, win. ``about`` is the run's config; ``known`` names the
+    axis.
     """
     import wandb
 
@@ -262,7 +276,7 @@ def wandb(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     for path in directory.joinpath("wandb").rglob("*"):
         if path.is_symlink():  # a run with a symbolic link cannot be resumed
             path.unlink()
-    write = lambda env_steps, point: run.log({"env_steps": env_steps, **point})
+    write = lambda count, point: run.log({known.axis: count, **point})
     return Logger(write, run.finish)
 
 
@@ -302,9 +316,9 @@ def opened_loggers(
         if made is not None:
             working[name] = made
 
-    def write(env_steps: int, point: Point) -> None:
+    def write(count: int, point: Point) -> None:
         for name, logger in list(working.items()):
-            attempt(name, functools.partial(logger.write, env_steps, point))
+            attempt(name, functools.partial(logger.write, count, point))
 
     def close() -> None:
         for name, logger in list(working.items()):

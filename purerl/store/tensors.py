@@ -133,14 +133,23 @@ def read(path: Path, file: Any, name: str) -> np.ndarray:
     return array
 
 
-def read_all(path: Path, file: Any, like: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def read_all(path: Path, file: Any, like: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
     """Reads the arrays of the opened file ``path``, which must have the names, shapes and dtypes of ``like``.
+
+    With None they may be any arrays of numpy's own dtypes.
 
     Raises:
         ConfigError: An array differs, which is known before any is allocated, or as `read` does.
     """
-    check_types(path, stored(file), types(like))
-    return {name: read(path, file, name) for name in like}
+    found = stored(file)
+    if like is None:
+        of_numpy = {name for kind, name in DTYPES.items() if kind != "bfloat16"}
+        for name, kind in found.items():
+            if kind.dtype not in of_numpy:
+                raise ConfigError(f"{path}: {name[:80]!r} is {kind}, which numpy has no dtype for")
+    else:
+        check_types(path, found, types(like))
+    return {name: read(path, file, name) for name in (found if like is None else like)}
 
 
 def digest(document: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

@@ -52,7 +52,7 @@ def job(request: dict[str, Any]) -> turns.Job:
     env = envs.make(given.options.env, **given.options.params)
     algorithm = ALGORITHMS[algo]
     purerl.check(given.config, *algorithm.problems(given.config, env))
-    parts = {name: purerl.load_dataset(request[name], env) for name in algorithm.datasets}
+    parts = {name: purerl.load_dataset(request[name], env) for name in algorithm.required}
     train = algorithm.make_train(given.config, env, **parts)
     run = turns.of_all(lambda key: train(key).metrics, {**request, "lanes": 0})
     keys = lambda seed: jax.random.split(jax.random.key(seed), request["agents"])

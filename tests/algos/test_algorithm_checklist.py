@@ -20,7 +20,7 @@ def missing(name):
     result = []
     if ALGORITHMS[name].name not in {row.algo.name for row in ROWS.values()}:
         result.append("a row in ROWS of tests/algos/test_conformance.py")
-    if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].datasets:
+    if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].required:
         command = f"python scripts/reproduce.py results --scale full --names {name}"
         result.append(f"a row in ROWS of scripts/rows.py; then: {command}")
     if not (index.FOLDER / f"{name}.md").is_file():

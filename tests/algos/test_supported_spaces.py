@@ -82,8 +82,8 @@ OF_ARRAYS = {
 GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"
 ARRAYS = ("v-mpo",)
 TEAMS = "iql", "masac", "qmix", "vdn"
-BOXES = "crossq", "ddpg", "sac", "td3", "tqc"
-BOTH = ("mpo",)
+BOXES = "crossq", "ddpg", "implicit-q", "rebrac", "sac", "td3", "td3-bc", "tqc"
+BOTH = "bc", "cql", "mpo"
 
 
 def fake(observations, actions):
@@ -108,7 +108,7 @@ def test_every_pair_of_spaces(algo):
                 assert callable(trainer.step), (name, observations)
             else:
                 with pytest.raises(ConfigError) as refused:
-                    algorithm.make_trainer(config, env)
+                    algorithm.make_trainer(config, env, **blank(algorithm, config, env))
                 assert str(refused.value).startswith(f"env = 'fake': {line}") and "\n" not in str(refused.value)
 
 

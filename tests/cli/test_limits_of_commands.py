@@ -70,3 +70,9 @@ def test_what_it_started_ends_with_it(instead, tmp_path, capsys):
     while psutil.pid_exists(int(number.read_text())) and time.monotonic() < until:
         time.sleep(0.02)
     assert not psutil.pid_exists(int(number.read_text()))
+
+
+def test_a_crash_may_be_the_fault_of_what_was_read(instead, capsys):
+    instead("os.abort()")
+    assert limited.run([], "it", 0, 0, crashed=cli.EXIT_BAD_INPUT) == cli.EXIT_BAD_INPUT
+    assert "was killed by signal 6" in capsys.readouterr().err

@@ -32,11 +32,12 @@ def test_who_has_which_settings(name):
     algorithm = ALGORITHMS[name]
     own, every = ({field.name for field in dataclasses.fields(x)} for x in (algorithm.own_config, algorithm.Config))
     assert not any(own & settings for settings in NAMES.values())
+    plays = "data" not in algorithm.required
     on_policy, probable = hasattr(algorithm.Config, "batch_size") and "batch_size" not in own, "entropy_coef" in own
     has = {
         "curriculum": on_policy,
-        "intrinsic reward": True,
-        "opponents": True,
+        "intrinsic reward": plays,
+        "opponents": plays,
         "league": on_policy,
         "reference policy": probable,
     }

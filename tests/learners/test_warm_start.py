@@ -7,7 +7,7 @@ import pytest
 from compiling import at_random, core
 from jax.flatten_util import ravel_pytree
 
-from purerl import ConfigError, counters, dqn, envs, ppo, sac
+from purerl import ConfigError, counters, dqn, envs, ppo, sac, td3
 from purerl.algos import ALGORITHMS
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import warm_start
@@ -68,7 +68,7 @@ def test_what_begins_with_it_and_what_is_new(key, algo, env, more, alike):
         np.testing.assert_array_equal(state.history.versions, np.broadcast_to(expected, (3, len(expected))))
         np.testing.assert_array_equal(ravel_pytree(core(state).params)[0], expected)
         np.testing.assert_array_equal(core(state).obs_moments.moments.mean, policy.obs_moments.mean)
-    if algo is sac:  # the actor's policy; critics are new, of which no policy holds anything
+    if algo is sac:  # the actor's policy; critics are new, as none are given
         jax.tree.map(np.testing.assert_array_equal, state.params["critic"], anew.params["critic"])
         assert counters.number(state.updates) == 0
     state, anew = core(state), core(anew)
@@ -76,6 +76,52 @@ def test_what_begins_with_it_and_what_is_new(key, algo, env, more, alike):
     assert names
     for name in names:
         jax.tree.map(np.testing.assert_array_equal, getattr(state, name), getattr(anew, name))
+
+
+@pytest.mark.rest("td3")
+@pytest.mark.parametrize("algo", [sac, td3], ids=lambda algo: algo.name)
+def test_critics_and_target_networks_begin_with_those_of_before(key, algo):
+    """In TD3's own code target networks began at random beside critics that were loaded (sfujim/TD3, issue 20)."""
+    config = algo.Config(**SMALL)
+    learner, obs = algo.make_learner(config, PENDULUM), jnp.zeros((4, 3))
+    policy = at_random(lambda key: learner.policy(learner.init(key, obs)), key)
+    critics = at_random(lambda key: learner.critics(learner.init(key, obs)), key)
+
+    @jax.jit
+    def begin(key, policy, critics):
+        return algo.warm_start(policy, critics).make_learner(config, PENDULUM).init(key, obs), learner.init(key, obs)
+
+    state, anew = begin(key, policy, critics)
+    jax.tree.map(np.testing.assert_array_equal, {"actor": policy.params, **critics}, state.params)
+    expected = {name: state.params[name] for name in state.target_params}
+    jax.tree.map(np.testing.assert_array_equal, state.target_params, expected)
+    assert set(critics) == {"critic"} | ({"log_temperature"} if algo is sac else set())
+    assert counters.number(state.updates) == 0
+    for name in ("critic_opt_state", "actor_opt_state"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(state, name), getattr(anew, name))
+
+
+def test_some_critics_are_enough_and_others_are_refused():
+    """A temperature that is not learned is that of the settings."""
+
+    def begun(algo, critics, **more):
+        made = lambda policy, critics: algo.warm_start(policy, critics).make_learner(
+            algo.Config(**SMALL, **more), PENDULUM
+        )
+        init = lambda key, *given: made(*given).init(key, jnp.zeros((4, 3)))
+        jax.eval_shape(init, jax.random.key(0), _shapes(algo, "policy"), critics)
+
+    of_sac = _shapes(sac, "critics")
+    begun(sac, {"critic": of_sac["critic"]})
+    with pytest.raises(ConfigError, match="^log_temperature: is in it, and not in the critics of this training"):
+        begun(sac, of_sac, learn_temperature=False)
+    with pytest.raises(ConfigError, match=r"^critic\.params.*is float32\[2, 8, 1\] in it, and float32\[2, 6, 1\] in"):
+        begun(td3, _shapes(td3, "critics"), critic_hidden_sizes=(6,))
+
+
+def _shapes(algo, what):
+    learner = algo.make_learner(algo.Config(**SMALL), PENDULUM)
+    return jax.eval_shape(lambda key: getattr(learner, what)(learner.init(key, jnp.zeros((4, 3)))), jax.random.key(0))
 
 
 def test_the_first_leaf_that_differs_is_named():

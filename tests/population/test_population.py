@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from compiling import AS_SHIPPED
 
-from purerl import alphazero, compiler_options, dqn, envs, population, ppo, r2d2, train_population
+from purerl import alphazero, compiler_options, dqn, envs, muzero, population, ppo, r2d2, train_population
 from purerl.population import planning
 from purerl.population.layouts import spread
 
@@ -50,6 +50,24 @@ ALGORITHMS = {
             num_updates=2,
             n_step=3,
             simulations=4,
+            **SMALL,
+        ),
+    ),
+    "muzero": (
+        muzero,
+        muzero.Config(
+            total_steps=16 * 12,
+            capacity=64,
+            warmup_steps=32,
+            batch_size=8,
+            num_updates=2,
+            unroll_steps=2,
+            n_step=3,
+            model_sizes=(8,),
+            state_size=4,
+            num_atoms=11,
+            simulations=4,
+            reanalyse_every=4,
             **SMALL,
         ),
     ),
@@ -126,7 +144,7 @@ def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
         assert_equal(one, member(result, i))
 
 
-@pytest.mark.weekly("r2d2", "dqn", "ppo", "alphazero")
+@pytest.mark.weekly("r2d2", "dqn", "ppo", "alphazero", "muzero")
 def test_one_vmap_gives_the_same_bits(request, everyone):
     """Under the options that forbid XLA to choose the order of a sum by the size of the whole array. Of the metrics,
     which nothing is learned from, the explained variance may still round otherwise. Measured with jax 0.10.2, and with

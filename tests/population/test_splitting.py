@@ -48,8 +48,21 @@ CASES = {
     "prioritised dqn": ("dqn", "CartPole-v1", {**REPLAY, "prioritised": True, "epsilon_ladder": 3.0}),
     "dqn": ("dqn", "CartPole-v1", REPLAY),
     "alphazero": ("alphazero", "TicTacToe-v0", {**REPLAY, "n_step": 4, "simulations": 4}),
+    "muzero": (
+        "muzero",
+        "TicTacToe-v0",
+        {
+            **REPLAY,
+            "n_step": 3,
+            "unroll_steps": 2,
+            "simulations": 4,
+            "model_sizes": (8,),
+            "state_size": 4,
+            "num_atoms": 11,
+        },
+    ),
 }
-ITERATIONS = {"ppo": 3, "v-mpo": 3, "recurrent ppo with moments": 3, "prioritised dqn": 3, "alphazero": 3}
+ITERATIONS = {"ppo": 3, "v-mpo": 3, "recurrent ppo with moments": 3, "prioritised dqn": 3, "alphazero": 3, "muzero": 3}
 """So many have at least ten updates."""
 
 
@@ -126,7 +139,7 @@ def compare(result, expected):
 
 
 @pytest.mark.rest
-@pytest.mark.weekly("moments", "dqn", "v-mpo", "alphazero")
+@pytest.mark.weekly("moments", "dqn", "v-mpo", "alphazero", "muzero")
 def test_as_lanes_of_one_device(case):
     compare(case.run(2), case.expected)
 

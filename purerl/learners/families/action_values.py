@@ -18,8 +18,22 @@ from purerl.counters import Count
 from purerl.formulas import exploration, schedules
 from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, stale_actors, target_networks
 from purerl.networks.value_networks import ValueNetwork
+from purerl.replay.fixed import Stored
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
+from purerl.types import (
+    Array,
+    Dataset,
+    Env,
+    Key,
+    Learner,
+    Metrics,
+    Outcome,
+    PyTree,
+    Sample,
+    Situation,
+    Trainer,
+    Updated,
+)
 
 
 @cfg.config(num_updates=8, learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
@@ -336,7 +350,12 @@ def make_agent(
     return QAgent(learning, network, values, joint_actions.joint_actions(env), record)
 
 
-def make_trainer(config: ActionValueConfig, env: Env, learner: Learner, **ring: Any) -> Trainer:
-    """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `make_replay`."""
+def make_trainer(
+    config: ActionValueConfig, env: Env, learner: Learner, demos: Dataset | Stored | None = None, **ring: Any
+) -> Trainer:
+    """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps, also of ``demos`` (None: none).
+
+    ``ring`` goes to `from_replay.make_ring`.
+    """
     ring = {"view": replay.transitions(config.n_step, config.gamma), **ring}
-    return from_replay.make_trainer(config, env, learner, **ring)
+    return from_replay.make_trainer(config, env, learner, demos=demos, **ring)

@@ -37,8 +37,10 @@ from purerl.learners.parts.target_networks import polyak
 from purerl.networks import critics, torsos
 from purerl.networks.batch_renorm import STATISTICS
 from purerl.networks.critics import ActorAndCritics
+from purerl.replay.fixed import Stored
 from purerl.types import (
     Array,
+    Dataset,
     Env,
     Key,
     Learner,
@@ -60,21 +62,10 @@ OF_ATOMS = cfg.Needs("critic = 'categorical'", lambda config: config.critic == "
 OF_QUANTILES = cfg.Needs("critic = 'quantile'", lambda config: config.critic == "quantile")
 
 
-@cfg.config(
-    num_envs=4,
-    num_steps=4,
-    num_updates=16,
-    capacity=1_000_000,
-    warmup_steps=1_000,
-    learning_rate_decay=0.0,
-    max_grad_norm=40.0,
-    activation="relu",
-)
-class ReplayedCriticsConfig(from_replay.ReplayConfig, settings.Torso, settings.Adam):
-    """Settings of an actor with critics that learn from replay, whatever their targets and losses."""
+@cfg.config(learning_rate_decay=0.0, max_grad_norm=40.0, activation="relu")
+class CriticsConfig(settings.Torso, settings.Adam):
+    """Settings of an actor with critics, whatever their targets and losses, and whatever they learn from."""
 
-    n_step: cfg.Count = 1
-    """Number of rewards that a target sums before it bootstraps."""
     num_critics: cfg.Count = 2
     """Number of critics; targets use their smallest value. 1 tends to overestimate."""
     policy_delay: cfg.Count = 1
@@ -89,6 +80,19 @@ class ReplayedCriticsConfig(from_replay.ReplayConfig, settings.Torso, settings.A
     """Widths of the dense layers of the actor and of each critic."""
     critic_hidden_sizes: tuple[cfg.Count, ...] = ()
     """Widths of the dense layers of each critic. Empty: hidden_sizes."""
+
+    @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        """Widths of the dense layers of each critic."""
+        return self.critic_hidden_sizes or self.hidden_sizes
+
+
+@cfg.config(num_envs=4, num_steps=4, num_updates=16, capacity=1_000_000, warmup_steps=1_000)
+class ReplayedCriticsConfig(from_replay.DemoSettings, from_replay.ReplayConfig, CriticsConfig):
+    """Settings of an actor with critics that learn from replay, whatever their targets and losses."""
+
+    n_step: cfg.Count = 1
+    """Number of rewards that a target sums before it bootstraps."""
     reset_every: cfg.NonNegativeCount = 0
     """Number of updates after which all networks and their optimisers begin anew, at the next iteration. The replay and
     the normalisation of observations stay. 0: never."""
@@ -97,11 +101,6 @@ class ReplayedCriticsConfig(from_replay.ReplayConfig, settings.Torso, settings.A
     def sample_rows(self) -> int:
         """Number of consecutive rows that one sample spans."""
         return self.n_step + 1
-
-    @property
-    def critic_sizes(self) -> tuple[int, ...]:
-        """Widths of the dense layers of each critic."""
-        return self.critic_hidden_sizes or self.hidden_sizes
 
 
 @cfg.config
@@ -235,10 +234,7 @@ def problems(config: ReplayedCriticsConfig, env: Env | None, kinds: tuple[type, 
         kinds: Types of action spaces that the algorithm can act in.
     """
     problems = settings.torso_problems(config, env) + from_replay.problems(config, env)
-    of_spaces = checks.space_problems(env, kinds)
-    if of_spaces or env is None or not isinstance(env.action_space, spaces.Box) or spaces.is_bounded(env.action_space):
-        return problems + of_spaces
-    return [*problems, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
+    return problems + checks.bounded_space_problems(env, kinds)
 
 
 def kind_problems(config: CriticKindConfig, env: Env | None) -> list[str]:
@@ -264,7 +260,7 @@ def family_of(config: CriticKindConfig) -> Family | None:
 
 
 def networks_for_box(
-    config: ReplayedCriticsConfig,
+    config: CriticsConfig,
     env: Env,
     outputs: int,
     family: Family | None = None,
@@ -323,7 +319,7 @@ class CriticAgent(NamedTuple):
     of the distributions which critics learn; None: they learn values.
     """
 
-    config: ReplayedCriticsConfig
+    config: CriticsConfig
     acting: Acting
     normalizer: Normalizer
     critic_optimiser: optax.GradientTransformation
@@ -452,6 +448,7 @@ class CriticAgent(NamedTuple):
         init_params: Callable[[Key, PyTree], dict[str, PyTree]],
         update: Callable[[Any, Sample, Key], Updated],
         begin: Callable[[OffPolicyGradientState], Any] = lambda state: state,
+        kept: tuple[str, ...] = ("critic",),
     ) -> Learner:
         """Makes the `Learner`.
 
@@ -459,13 +456,12 @@ class CriticAgent(NamedTuple):
             init_params: ``init_params(key, obs)`` makes the parameters, ``"actor"`` and ``"critic"`` among them.
             update: ``update(state, sample, key)`` is the algorithm's update.
             begin: Makes the algorithm's own state from an initial one, whose fields it has too.
+            kept: Names of the parameters that another training can begin with beside the actor (`Learner.critics`).
         """
         normalizer, acting, draw = self.normalizer, self.acting, cast(Any, self.acting.sample)
-        reset_every = self.config.reset_every
+        reset_every = self.config.reset_every if isinstance(self.config, ReplayedCriticsConfig) else 0
 
         def init(key: Key, obs: PyTree) -> Any:
-            zero = jnp.zeros((), jnp.int32)
-            resets = network_resets.init(key) if reset_every else ()
             params = init_params(key, obs)
             first = OffPolicyGradientState(
                 params,
@@ -474,8 +470,8 @@ class CriticAgent(NamedTuple):
                 gradients.init_optimiser(self.actor_optimiser, running_statistics.without(without_critic(params))),
                 normalizer.init(trees.take(obs, 0)),
                 counters.of(),
-                zero,
-                resets,
+                jnp.zeros((), jnp.int32),
+                network_resets.init(key) if reset_every else (),
             )
             return begin(first)
 
@@ -484,9 +480,8 @@ class CriticAgent(NamedTuple):
             return OffPolicyGradientBehaviour(policy, counters.reached(state.updates, 1))
 
         def explore(behaviour: OffPolicyGradientBehaviour, here: Situation, noise: PyTree):
-            policy, updated = behaviour
-            obs = normalizer.apply(policy.obs_moments, here.obs)
-            return *cast(Any, acting.explore)(policy.params, updated, obs, here.carry, noise), ()
+            obs = normalizer.apply(behaviour.policy.obs_moments, here.obs)
+            return *cast(Any, acting.explore)(behaviour.policy.params, behaviour.updated, obs, here.carry, noise), ()
 
         def exploit(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
             return acting.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
@@ -506,11 +501,12 @@ class CriticAgent(NamedTuple):
             update=update,
             observe=network_resets.resetting(reset_every, init) if reset_every else unmoved,
             sample=sample if draw else None,
+            critics=lambda state: {name: state.params[name] for name in kept},
         )
 
 
 def make_agent(
-    config: ReplayedCriticsConfig,
+    config: CriticsConfig,
     acting: Acting,
     target_networks: tuple[str, ...] = (),
     tau: Scalar = 0.0,
@@ -557,6 +553,9 @@ def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
     return {name: x for name, x in params.items() if name != "critic"}
 
 
-def make_trainer(config: ReplayedCriticsConfig, env: Env, learner: Learner) -> Trainer:
-    """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps."""
-    return from_replay.make_trainer(config, env, learner, view=replay.transitions(config.n_step, config.gamma))
+def make_trainer(
+    config: ReplayedCriticsConfig, env: Env, learner: Learner, demos: Dataset | Stored | None = None
+) -> Trainer:
+    """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps, also of ``demos`` (None: none)."""
+    view = replay.transitions(config.n_step, config.gamma)
+    return from_replay.make_trainer(config, env, learner, view=view, demos=demos)

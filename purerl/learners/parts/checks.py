@@ -85,3 +85,11 @@ def space_problems(env: Env | None, kinds: tuple[type, ...] = ()) -> list[str]:
         return []
     names = " or ".join(kind.__name__ for kind in kinds)
     return [f"env = {env.name!r}: has {spaces.kind(space)} actions; the algorithm needs {names}"]
+
+
+def bounded_space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
+    """Returns `space_problems`; or one line for actions of a Box that is not bounded."""
+    problems = space_problems(env, kinds)
+    if problems or env is None or not isinstance(env.action_space, spaces.Box) or spaces.is_bounded(env.action_space):
+        return problems
+    return [f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]

@@ -1,7 +1,7 @@
 """Learning from a replay: its settings, the ring that they describe, and the trainer around it."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from purerl import loops, replay, spaces
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import settings
 from purerl.loops.settings import Loop
+from purerl.replay.fixed import Stored
 from purerl.replay.ring import CUT_ROWS, least_rows, most_frames
 from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
@@ -71,6 +72,18 @@ class ReplayConfig(Loop):
     def total_updates(self) -> int:
         """Number of gradient steps of the whole training."""
         return self.num_iterations * self.num_updates
+
+
+WITH_DEMOS = cfg.Needs("demos", part="demos")
+
+
+@cfg.config
+class DemoSettings:
+    """Settings of learning from demonstrations beside a replay (`make_replay`), for a `ReplayConfig`."""
+
+    heading: ClassVar[str] = "replay"
+    demo_ratio: Annotated[cfg.Fraction, WITH_DEMOS] = 0.5
+    """Probability that a sample of a batch is from the demonstrations (demos). 0: none is. 1: all are."""
 
 
 def _round_up(count: int, multiple: int) -> int:
@@ -142,7 +155,7 @@ def make_ring(
     return replay.weighted(**shape, **priorities(config), initial=initial)
 
 
-def make_fixed(config: ReplayConfig, env: Env, view: replay.View, data: Dataset) -> Replay:
+def make_fixed(config: ReplayConfig, env: Env, view: replay.View, data: Dataset | Stored) -> Replay:
     """Makes a replay of a dataset, to stand beside that of `make_ring`, with weights that are not yet normalised.
 
     Args:
@@ -166,23 +179,33 @@ def priorities(config: ReplayConfig) -> dict[str, Any]:
     }
 
 
-def make_replay(config: ReplayConfig, env: Env, view: replay.View, **more: Any) -> Replay:
-    """Makes the ring of `make_ring` with normalised weights."""
-    ring = make_ring(config, env, view, **more)
-    return replay.normalised(ring) if config.prioritised else ring
+def make_replay(
+    config: ReplayConfig, env: Env, view: replay.View, demos: Dataset | Stored | None = None, **more: Any
+) -> Replay:
+    """Makes the ring of `make_ring`, with normalised weights, and beside it a replay of ``demos`` (None: none).
+
+    Args:
+        config: Settings; with ``demos`` also those of `DemoSettings`.
+        env: Environment to learn in.
+        view: What a sample is.
+        demos: The demonstrations.
+        **more: The remaining arguments of `make_ring`.
+    """
+    memory = make_ring(config, env, view, **more)
+    if demos is not None:
+        if TYPE_CHECKING:
+            assert isinstance(config, DemoSettings)
+        given = make_fixed(config, env, view, demos)
+        memory = replay.mixed(memory, given, config.demo_ratio, num_actors(config, env, more.get("rows")))
+    return replay.normalised(memory) if config.prioritised else memory
 
 
-def make_trainer(config: ReplayConfig, env: Env, learner: Learner, **ring: Any) -> Trainer:
-    """Makes one iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
-    return learning_from(make_replay(config, env, rows=learner.rows, **ring), config, env, learner)
-
-
-def learning_from(memory: Replay, config: ReplayConfig, env: Env, learner: Learner) -> Trainer:
-    """Makes one iteration as a `Trainer` with ``memory`` as its replay."""
+def make_trainer(config: ReplayConfig, env: Env, learner: Learner, **memory: Any) -> Trainer:
+    """Makes one iteration as a `Trainer`; ``memory`` goes to `make_replay`."""
     return loops.off_policy(
         fleet(env, config.num_envs),
         learner,
-        memory,
+        make_replay(config, env, rows=learner.rows, **memory),
         num_steps=config.num_steps,
         num_updates=config.num_updates,
         warmup=config.warmup_rows,

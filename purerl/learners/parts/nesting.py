@@ -15,9 +15,11 @@ def inside(learner: Learner, **functions: Any) -> Learner:
         observed, metrics = learner.observe(state.learner, trajectory, key)
         return state._replace(learner=observed), metrics
 
+    critics: Any = learner.critics
     same = {
         "behaviour": lambda state: learner.behaviour(state.learner),
         "policy": lambda state: learner.policy(state.learner),
+        "critics": critics and (lambda state: critics(state.learner)),
         "observe": observe,
     }
     return learner._replace(**{**same, **functions})

@@ -168,6 +168,11 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
     )
 
 
+def held(normalizer: Normalizer) -> Normalizer:
+    """Makes a normaliser whose state stays as it is, such as that of observations which are all known beforehand."""
+    return normalizer._replace(update=lambda state, batch, counts=(): state)
+
+
 class ReturnScale(NamedTuple):
     """The moments of the discounted return, and the return so far of each of ``B`` environments."""
 

@@ -1,6 +1,6 @@
-"""Warm starts: a learner that begins with the policy of another training, and is new in all else."""
+"""Warm starts: a learner that begins with what another training has learned, and is new in all else."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -10,24 +10,30 @@ from purerl.learners.parts.stale_actors import History, StaleActors, begin
 from purerl.types import Key, Learner, PyTree
 
 
-def warm(learner: Learner, policy: PyTree) -> Learner:
-    """Returns ``learner`` with states that begin with the parameters and moments of ``policy``.
+class Beginning(NamedTuple):
+    """What trainings begin with: policies as `Learner.policy` returns them, and critics as `Learner.critics` does.
 
-    What begins as these do, such as a target network and past versions, begins with them, too. Optimisers and counts
-    are new, and so is what no policy holds, such as the critics of SAC. The learner's ``init`` raises `ConfigError` for
-    a policy of another kind (`problem`), and if its policies are no part of its state.
+    Critics that it lacks are new.
+    """
 
-    Args:
-        learner: The learner.
-        policy: A policy as `Learner.policy` returns it.
+    policy: PyTree
+    critics: dict[str, PyTree] = {}
+
+
+def warm(learner: Learner, begun: Beginning) -> Learner:
+    """Returns ``learner`` with states that begin with the parameters and moments of a policy, and with its critics.
+
+    What begins as these do, such as target networks and past versions, begins with them, too. Optimisers and counts are
+    new, and so are critics that ``begun`` lacks. The learner's ``init`` raises `ConfigError` for a policy or critics of
+    another kind (`problem`), and if its policies are no part of its state.
     """
 
     def init(key: Key, obs: PyTree) -> Any:
         state = learner.init(key, obs)
-        own = learner.policy(state)
-        if line := problem(own, policy):
+        own = Beginning(learner.policy(state), among(begun.critics, learner.critics(state) if learner.critics else {}))
+        if line := problem(own.policy, begun.policy) or problem(own.critics, begun.critics, "critics"):
             raise ConfigError(line)
-        given = {id(leaf): new for leaf, new in zip(jax.tree.leaves(own), jax.tree.leaves(policy), strict=True)}
+        given = {id(leaf): new for leaf, new in zip(jax.tree.leaves(own), jax.tree.leaves(begun), strict=True)}
         if not given.keys() <= {id(leaf) for leaf in jax.tree.leaves(state)}:
             raise ConfigError("warm_start: is not supported by a learner that computes its policy from its state")
         state = jax.tree.map(lambda leaf: given.get(id(leaf), leaf), state)
@@ -39,22 +45,28 @@ def warm(learner: Learner, policy: PyTree) -> Learner:
     return learner._replace(init=init)
 
 
-def problem(own: PyTree, policy: PyTree) -> str:
-    """Describes in a line the first difference of ``policy`` from the policies of a training; empty if there is none.
+def among(names: Any, critics: dict[str, PyTree]) -> dict[str, PyTree]:
+    """Returns those of ``critics`` whose names are in ``names``."""
+    return {name: critic for name, critic in critics.items() if name in names}
+
+
+def problem(own: PyTree, given: PyTree, what: str = "policies") -> str:
+    """Describes in a line the first difference of a tree from that of a training; empty if there is none.
 
     Args:
-        own: A policy of the training, of arrays or `jax.ShapeDtypeStruct`s.
-        policy: The policy in question, of arrays or `jax.ShapeDtypeStruct`s.
+        own: That of the training, such as a policy, of arrays or `jax.ShapeDtypeStruct`s.
+        given: The tree in question, of arrays or `jax.ShapeDtypeStruct`s.
+        what: What it is, in words.
     """
     expected = trees.named_leaves(own)
-    given = trees.named_leaves(policy)
-    for name in [*expected, *given]:
-        if name not in given:
+    found = trees.named_leaves(given)
+    for name in [*expected, *found]:
+        if name not in found:
             return f"{name}: is missing in it"
         if name not in expected:
-            return f"{name}: is in it, and not in the policies of this training"
-        here, there = (f"{x.dtype}{list(x.shape)}" for x in (expected[name], given[name]))
+            return f"{name}: is in it, and not in the {what} of this training"
+        here, there = (f"{x.dtype}{list(x.shape)}" for x in (expected[name], found[name]))
         if here != there:
             return f"{name}: is {there} in it, and {here} in this training"
-    same: Any = [jax.tree.structure(tree) for tree in (own, policy)]
-    return "" if same[0] == same[1] else "its policies are of another kind than those of this training"
+    same: Any = [jax.tree.structure(tree) for tree in (own, given)]
+    return "" if same[0] == same[1] else f"its {what} are of another kind than those of this training"

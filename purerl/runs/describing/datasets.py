@@ -1,22 +1,48 @@
 """Datasets of play that a run learns from: untrusted files, checked before anything compiles.
 
-A description names each by its path and its digest, so that a run that is resumed learns from the same data.
+A dataset is one file of `purerl record`, or several, whose episodes are joined. A description names each file by its
+path and its digest, so that a run that is resumed learns from the same data.
 """
 
+import dataclasses
 import reprlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from purerl import spaces, trees
 from purerl.errors import ConfigError
-from purerl.replay.fixed import dataset_problems, stored, struct
-from purerl.store import card_files
+from purerl.replay.fixed import Stored, dataset_problems, held, joined, struct
+from purerl.store import card_files, guards
 from purerl.types import Dataset, Env
 
 PATH, DIGEST = "path", "sha256"
-"""The entries that a description has for each dataset."""
+"""The entries that a description has for each dataset: texts, or of several files lists of texts."""
+PLAYED = "env", "env_params"
+"""The entries of a card that say what was played."""
+
+
+class File(NamedTuple):
+    """A file of a dataset, as a description names it."""
+
+    path: str
+    digest: str = ""
+
+
+def files(entry: dict[str, Any]) -> list[File]:
+    """Returns the files that a description's entry for a dataset names; digests may be missing."""
+    listed = lambda name: [x] if isinstance(x := entry.get(name, ""), str) else list(x)
+    paths = listed(PATH)
+    return [File(*pair) for pair in zip(paths, listed(DIGEST) + [""] * len(paths), strict=False)]
+
+
+def entry(files: Sequence[File]) -> dict[str, Any]:
+    """Returns the entry that a description has for a dataset in ``files``."""
+    columns = [file.path for file in files], [file.digest for file in files]
+    paths, digests = (column[0] if len(column) == 1 else column for column in columns)
+    return {PATH: paths, DIGEST: digests}
 
 
 def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Dataset, dict[str, Any]]:
@@ -48,13 +74,36 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
     return data, card
 
 
-def load_dataset(path: str | Path, env: Env) -> Dataset:
-    """Reads the dataset in a file of `purerl record`, for ``make_train(config, env, demos=...)``.
+def load_dataset(path: str | Path | Sequence[str | Path], env: Env) -> Dataset:
+    """Reads the dataset in a file of `purerl record`, or in several, for ``make_train(config, env, demos=...)``.
 
     Raises:
         ConfigError: As `read` does.
     """
-    return read(Path(path), env)[0]
+    paths = [path] if isinstance(path, str | Path) else path
+    return joined([read(Path(each), env)[0] for each in paths])
+
+
+def played(options: Any, names: Sequence[str]) -> Any:
+    """Returns ``options`` with the environment of the first dataset's card, if they name a dataset and no environment.
+
+    ``names`` are the names of the algorithm's parts that are datasets.
+
+    Raises:
+        ConfigError: They name neither; or the card has no environment, or one that is a user's own code.
+    """
+    paths = [path for name in names for path in getattr(options, name, ())]
+    if options.env or not names:
+        return options
+    if not paths:
+        raise ConfigError("\n".join(f"{name}: {MISSING.format(name)}" for name in names))
+    card = card_files.card(card_files.DATASET, Path(paths[0]))
+    env, params = (card.get(name) for name in PLAYED)
+    if not isinstance(env, str) or not isinstance(params, dict) or ":" in env:
+        raise ConfigError(f"{paths[0]}: was played in {reprlib.repr(env)}; name the environment by --env")
+    pairs = tuple(f"{name}={guards.yaml_text(value)}" for name, value in params.items() if name != "resets")
+    resets = options.resets or params.get("resets", "")
+    return dataclasses.replace(options, env=env, env_params=options.env_params or pairs, resets=resets)
 
 
 def described(
@@ -64,54 +113,82 @@ def described(
 
     Args:
         names: The names of the algorithm's parts that are datasets. Each is also the name of an option.
-        options: The options, which hold a path for each name.
+        options: The options, which hold the paths for each name.
         env: The environment as the algorithm sees it.
         played: The fields ``env`` and ``env_params`` that the cards must have.
         recorded: The entries of an earlier description. A file at the same path must have the same digest.
 
     Returns:
-        By name, the path of each dataset and its digest.
+        By name, the paths of each dataset and the digests.
 
     Raises:
         ConfigError: As `read` does, and if a path is missing; with a line for each problem.
     """
     entries, problems = {}, []
     for name in names:
-        path, before = getattr(options, name, ""), recorded.get(name, {})
-        if not path:
-            problems.append(f"{name}: is missing; give --{name} FILE, a file of `purerl record`")
+        paths, before = getattr(options, name, ()), files(recorded[name]) if name in recorded else []
+        if not paths:
+            problems.append(f"{name}: {MISSING.format(name)}")
             continue
-        try:
-            digest = read(Path(path), env, played)[1][DIGEST]
-        except ConfigError as error:
-            problems += [f"{name}: {line}" for line in str(error).splitlines()]
-            continue
-        if before.get(PATH) == path and before.get(DIGEST, digest) != digest:
-            problems.append(f"{name}: {path}: is not the dataset that the run started with (sha256 differs)")
-        entries[name] = {PATH: path, DIGEST: digest}
+        found = []
+        for i, path in enumerate(paths):
+            try:
+                digest = read(Path(path), env, played)[1][DIGEST]
+            except ConfigError as error:
+                problems += [f"{name}: {line}" for line in str(error).splitlines()]
+                continue
+            if i < len(before) and before[i].path == path and before[i].digest not in ("", digest):
+                problems.append(f"{name}: {path}: {CHANGED}")
+            found.append(File(path, digest))
+        entries[name] = entry(found)
     if problems:
         raise ConfigError("\n".join(problems))
     return entries
 
 
-def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
-    """Reads the datasets of a description, and returns them as keyword arguments of ``make_trainer``.
+MISSING = "is missing; give --{} FILE, a file of `purerl record`"
+"""What is wrong where there is no file."""
+CHANGED = "is not the dataset that the run started with (sha256 differs)"
+"""What is wrong with a file that was replaced."""
+
+
+def parts(described: dict[str, Any], env: Env, stride: int = 1) -> dict[str, Stored]:
+    """Reads the datasets of a description as programs hold them, which are keyword arguments of ``make_trainer``.
+
+    Args:
+        described: The entries of a description.
+        env: The environment as the algorithm sees it.
+        stride: The number of steps between the places at which samples may start.
 
     Raises:
         ConfigError: As `read` does, and if a file was replaced.
     """
-    datasets = {}
-    for name, entry in described.items():
-        datasets[name], card = read(Path(entry[PATH]), env)
-        if card[DIGEST] != entry[DIGEST]:
-            raise ConfigError(f"{name}: {entry[PATH]}: is not the dataset that the run started with (sha256 differs)")
-    return datasets
-
-
-def nbytes(parts: dict[str, Dataset], env: Env) -> int:
-    """Returns the number of bytes that datasets take in a program, where all agents share them."""
     frames = spaces.frames(env.observation_space)
-    return sum(trees.nbytes(stored(data, frames)) for data in parts.values())
+
+    def checked(name: str, file: File) -> Dataset:
+        data, card = read(Path(file.path), env)
+        if card[DIGEST] != file.digest:
+            raise ConfigError(f"{name}: {file.path}: {CHANGED}")
+        return data
+
+    whole = {name: joined([checked(name, file) for file in files(entry)]) for name, entry in described.items()}
+    return {name: held(data, frames, stride) for name, data in whole.items()}
+
+
+def moved(recorded: dict[str, Any], options: Any) -> dict[str, Any]:
+    """Returns the entries of a description with the paths that ``options`` have, for files that were moved.
+
+    Raises:
+        ConfigError: They are not as many as the run has.
+    """
+    entries = {}
+    for name, known in recorded.items():
+        before = files(known)
+        paths = getattr(options, name)
+        if len(paths) != len(before):
+            raise ConfigError(f"{name}: has {len(paths)} files, the run has {len(before)}")
+        entries[name] = entry([File(path, file.digest) for path, file in zip(paths, before, strict=True)])
+    return entries
 
 
 def problems(described: Any, names: tuple[str, ...], keys: tuple[str, ...] = (PATH, DIGEST)) -> list[str]:
@@ -126,8 +203,14 @@ def problems(described: Any, names: tuple[str, ...], keys: tuple[str, ...] = (PA
         f"datasets: {reprlib.repr(name)} = {reprlib.repr(entry)}: must be one of {', '.join(names) or 'none'}, with a "
         f"{' and a '.join(keys)}"
         for name, entry in described.items()
-        if name not in names
-        or not isinstance(entry, dict)
-        or not set(keys) <= set(entry) <= {PATH, DIGEST}
-        or not all(isinstance(text, str) for text in entry.values())
+        if name not in names or not isinstance(entry, dict) or not _is_entry(entry, keys)
     ]
+
+
+def _is_entry(entry: dict[str, Any], keys: tuple[str, ...]) -> bool:
+    """Returns whether an entry has ``keys``, each with a text, or all with lists of one length of texts."""
+    if not set(keys) <= set(entry) <= {PATH, DIGEST}:
+        return False
+    columns = [[x] if isinstance(x, str) else x for x in entry.values()]
+    texts = all(isinstance(column, list) and column and all(isinstance(x, str) for x in column) for column in columns)
+    return texts and len({(type(x), len(column)) for x, column in zip(entry.values(), columns, strict=True)}) == 1

@@ -23,12 +23,21 @@ from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.loops.evaluation import chosen_by
 from purerl.names import Trust
-from purerl.runs.describing import config_file, datasets, file_checks, select_options, sharding, stop_options
+from purerl.replay.fixed import Stored
+from purerl.runs.describing import (
+    config_file,
+    datasets,
+    file_checks,
+    offline_options,
+    select_options,
+    sharding,
+    stop_options,
+)
 from purerl.runs.describing.config_file import FRESH, ConfigFile, Start
 from purerl.runs.describing.environments import checked, host_problems, team_problems
 from purerl.runs.describing.sweeps import MOST_PROGRAMS, config_part, configurations, env_part
 from purerl.store import guards
-from purerl.types import Dataset, Env, Key, Learner, PyTree, Trainer
+from purerl.types import Env, Key, Learner, PyTree, Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +83,9 @@ class TrainingDescription(Description):
     - ``learned`` holds learned functions by the part that they replace (`artefacts.described`).
     - ``datasets`` has the path and the digest of each dataset that is learned from (`datasets.described`).
     - ``stop`` says when agents stop early (`stop_options.described`); it is empty if they do not.
-    - ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent``
-      if all begin with the policy of one; it is empty if they begin with new ones.
+    - ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, the ``agent`` if
+      all begin with the policy of one, and the ``critics`` that they begin with, too; it is empty if they begin with
+      new ones.
     - ``split`` has the number of ``shards`` into which each agent is cut, and whether their sums are ``exact``; it is
       empty if agents are not cut.
     - ``parts`` names the user's own parts of the algorithm (`own_parts.described`).
@@ -164,7 +174,7 @@ def start(file: ConfigFile) -> Start:
     of_play = file.take("datasets", dict, {})
     if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
-    options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
+    options |= {name: tuple(file.path for file in datasets.files(entry)) for name, entry in of_play.items()}
     parts = file.take("parts", dict, {})
     if any(name not in own_parts.SIGNATURES or not isinstance(value, str) for name, value in parts.items()):
         raise ConfigError(f"{file.path}: parts must hold names by {', '.join(own_parts.SIGNATURES)}")
@@ -209,7 +219,13 @@ class Problems(list[str]):
             self.append(str(error))
 
     def of_settings(
-        self, algorithm: Algorithm, config: Any, environments: Sequence[Env], usual: Any, swept: dict[str, Any]
+        self,
+        algorithm: Algorithm,
+        config: Any,
+        environments: Sequence[Env],
+        usual: Any,
+        swept: dict[str, Any],
+        played: Sequence[str] = (),
     ) -> None:
         """Adds those of the settings of an algorithm.
 
@@ -219,6 +235,7 @@ class Problems(list[str]):
             environments: The environments that it is trained in.
             usual: The config that the options change. None of its fields is refused for having no effect.
             swept: The swept values of fields of the config.
+            played: The names of the datasets that are learned from.
         """
         known: Sequence[Env | None] = [*environments] or [None]
         for env in known:
@@ -226,19 +243,28 @@ class Problems(list[str]):
             lines = team_problems(algorithm, config, env) if env else []
             lines += of_config(config) + cfg.sweep_problems(config, swept, of_config)
             self.extend(line for line in lines if line not in self)
-        self.extend(cfg.unused(cfg.rows(config, swept) or [config], usual))
+        self.extend(cfg.unused(cfg.rows(config, swept) or [config], usual, played))
 
     def of_agents(
-        self, options: Any, algorithm: Algorithm, config: Any, env: Env, swept: dict[str, list[float]]
+        self,
+        options: Any,
+        algorithm: Algorithm,
+        config: Any,
+        env: Env,
+        swept: dict[str, list[float]],
+        played: Sequence[str],
     ) -> None:
         """Adds those of agents in several environments, of several shards, and with a selection among them.
 
-        The settings must have none.
+        The settings must have none. ``played`` are the names of the datasets that are learned from.
         """
         of_config = lambda config: algorithm.problems(config, env)
-        if algorithm.datasets and env_part(swept):
+        if played and env_part(swept):
             reason = f"cannot be swept; {algorithm.name} learns from a dataset of one environment"
             self.append(f"{', '.join(env_part(swept))}: {reason}")
+        if offline := offline_options.problems(options, config):
+            self.extend(offline)
+            return
         self.extend(sharding.problems(options, algorithm, config, env))
         self.extend(select_options.problems_of_options(options, config, env, swept, of_config))
 
@@ -291,9 +317,11 @@ def describe(
     with problems.collected(), _planned_copies(options, config, count):
         environments = [checked(options.env, params, env_part(swept))]
     problems.extend(line for env in environments for line in host_problems(options, config, env))
-    problems.of_settings(algorithm, config, environments, changed or usual(algo, options, start), config_part(swept))
+    played = [name for name in algorithm.datasets if name in algorithm.required or bool(getattr(options, name, ""))]
+    before = changed or usual(algo, options, start)
+    problems.of_settings(algorithm, config, environments, before, config_part(swept), played)
     if not problems:
-        problems.of_agents(options, algorithm, config, environments[0], swept)
+        problems.of_agents(options, algorithm, config, environments[0], swept, played)
     learned, parts = dict(start.learned), dict[str, str]()
     with problems.collected():
         learned |= artefacts.described(algo, options)
@@ -304,7 +332,7 @@ def describe(
             problems.extend(artefacts.problems(functions, config))
             _check_learner(algorithm, config, environments[0], parts, options.sample)
     problems.refuse()
-    view, played = algorithm.view(config, environments[0]), {"env": options.env, "env_params": params}
+    view, where = algorithm.view(config, environments[0]), {"env": options.env, "env_params": params}
     return TrainingDescription(
         algo,
         params,
@@ -313,7 +341,7 @@ def describe(
         seeds=list(range(options.seed, options.seed + options.num_seeds)),
         swept=swept,
         learned=learned,
-        datasets=datasets.described(algorithm.datasets, options, view, played, start.datasets),
+        datasets=datasets.described(tuple(played), options, view, where, start.datasets),
         stop=stop_options.described(options),
         warm_start=start.file.fields.get("warm_start", {}),
         split=sharding.described(options),
@@ -367,15 +395,16 @@ class Setup(NamedTuple):
     configuration. Of ``S`` seeds, member ``i`` has configuration ``i // S`` and seed ``i % S``, so that all
     configurations share the keys of their seeds; with population-based training each has keys of its own, so that a
     member is not the twin of the one whose state it takes. ``labels`` give both, member by member. ``make_learner``
-    needs no dataset; ``data`` reads the datasets, once. ``spaces`` describes the environment for saved policies
-    (`envs.spaces_only`). ``select`` is that of the description.
+    needs no dataset. ``data`` reads the datasets, once: arrays that all members share, which are an argument of their
+    programs. ``make_trainer`` takes them there as ``data``, and by default reads them itself. ``spaces`` describes the
+    environment for saved policies (`envs.spaces_only`). ``select`` is that of the description.
     """
 
     config: Any
     make_env: Callable[..., Env]
     make_learner: Callable[..., Learner]
     make_trainer: Callable[..., Trainer]
-    data: Callable[[], dict[str, Dataset]]
+    data: Callable[[], dict[str, Stored]]
     members: population.Members
     labels: list[dict[str, int]]
     swept: dict[str, list[float]]
@@ -392,7 +421,7 @@ class Setup(NamedTuple):
         Args:
             description: The description.
             diagnostics: Whether the trainings also log `diagnostics`.
-            begun: The policies that the members begin with, one for all ``[1, ...]`` or one for each ``[P, ...]``
+            begun: The `warm_start.Beginning` of the members, one for all ``[1, ...]`` or one for each ``[P, ...]``
                 (None: new ones).
             env: A stand-in for the environment, which is then not made (None: there is none).
 
@@ -423,13 +452,20 @@ class Setup(NamedTuple):
             return algo.make_learner(config, env, **parts(config, env))
 
         @functools.cache
-        def data() -> dict[str, Dataset]:
-            return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
+        def read_data() -> dict[str, Stored]:
+            stride = getattr(config, "sample_stride", 1)
+            return datasets.parts(description.datasets, make_env(env_part(swept, 0)), stride)
 
-        def make_trainer(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Trainer:
-            algorithm = trained if meta_params is None else trained.warm_start(meta_params)
+        def make_trainer(
+            config: Any,
+            env_params: dict[str, Any] | None = None,
+            meta_params: PyTree = None,
+            data: dict[str, Stored] | None = None,
+        ) -> Trainer:
+            algorithm = trained if meta_params is None else trained.warm_start(*meta_params)
             env = plain_env(env_params)
-            trainer = algorithm.make_trainer(config, env, **parts(config, env), **data())
+            known = read_data() if data is None else data
+            trainer = algorithm.make_trainer(config, env, **parts(config, env), **known)
             trainer = stop_options.stopping_trainer(trainer, description.stop)
             return select_options.selected_trainer(trainer, select)
 
@@ -443,12 +479,17 @@ class Setup(NamedTuple):
         )
         labels = [{**({"config": c} if swept else {}), "seed": seed} for c in range(count) for seed in seeds]
         known = functools.cache(lambda: spaces_only.described(raw_env(env_part(swept, 0))))
-        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept, known, select)
+        return cls(config, make_env, make_learner, make_trainer, read_data, members, labels, swept, known, select)
 
     @property
     def host(self) -> Any:
         """What steps the environments if the host does (`types.Env.host`), None otherwise."""
         return self.make_env(env_part(self.swept, 0)).host
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the host steps the environments of the training; those of evaluations it may step anyway (`host`)."""
+        return self.trainer.host is not None
 
     @property
     def trainer(self) -> Trainer:
@@ -463,7 +504,7 @@ class Setup(NamedTuple):
             ConfigError: The training is too short for a selection.
         """
         count = configurations(self.swept)
-        return select_options.intervals(self.select, count, self.trainer.env_steps, self.config.num_iterations)
+        return select_options.intervals(self.select, count, self.trainer.counts, self.config.num_iterations)
 
     def iterations(self, until: int) -> int:
         """Returns the iterations that all members take together until each has taken ``until``, or was stopped.
@@ -476,7 +517,7 @@ class Setup(NamedTuple):
     @property
     def frames(self) -> int:
         """The frames that all members take in the whole training together. Errors are those of `intervals`."""
-        taken = self.iterations(self.config.num_iterations) * self.trainer.env_steps
+        taken = self.iterations(self.config.num_iterations) * self.trainer.counts
         return self.members.size * self.trainer.warmup_steps + taken
 
     def searching(self, simulations: int) -> "Setup":

@@ -87,11 +87,12 @@ def problems(fields: Any, trust: Trust, where: Path, stand_in: Env | None = None
 
 def warm_start_problems(begun: dict[str, Any]) -> list[str]:
     """Returns a line if a file's entry of the run whose policies a run began with is faulty; does not open it."""
-    kinds = {"run": str, "agent": int | None, "sha256": str}
-    sound = set(begun) == set(kinds) and all(isinstance(begun[name], kind) for name, kind in kinds.items())
+    kinds = {"run": str, "agent": int | None, "sha256": str, "critics": list}
+    full = {"critics": [], **begun}
+    sound = set(full) == set(kinds) and all(isinstance(full[name], kind) for name, kind in kinds.items())
     if not begun or (sound and not isinstance(begun["agent"], bool) and (begun["agent"] or 0) >= 0):
         return []
-    return ["warm_start: must have a run, an agent or null, and a sha256"]
+    return ["warm_start: must have a run, an agent or null, and a sha256, and may have a list of critics"]
 
 
 def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[str]]:

@@ -230,8 +230,8 @@ class RunOptions(Placed, Hosted, Described, MachineOptions):
     out: str | None = None
     """Run directory to create (default: runs/ALGO-ENV-DATE-TIME)."""
     warm_start: str = ""
-    """Start from the policies of another run: its networks and observation statistics. RUN:N, RUN:best, RUN:worst: that
-    agent, for all. RUN: agent i starts from agent i, or all from the only one. Empty: new networks."""
+    """Start from what another run has learned: networks, critics and observation statistics. RUN:N, RUN:best,
+    RUN:worst: that agent, for all. RUN: agent i starts from agent i, or all from the only one. Empty: new networks."""
     keep_best: bool = False
     """Also save the best policy of each agent in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
@@ -429,20 +429,42 @@ class EvalOptions(Printed, Trust, Searched, Sampled, Episodes, EnvParams, Machin
 
 @dataclasses.dataclass(frozen=True)
 class RecordOptions(Printed, Trust, Overwrite, Agent, Searched, Sampled, Episodes, EnvParams, MachineOptions):
-    """Which policy to record, in which environment, and where to write the file."""
+    """Which policies to record, in which environment, and where to write the file."""
 
-    who: str
-    """Policy to record: a run directory; MODULE:FUNCTION for your own, which takes an Env and returns a Player; or
-    random."""
+    who: tuple[str, ...]
+    """Policy to record: a run directory, or one agent of it (RUN:N, RUN:best, RUN:worst); MODULE:FUNCTION for your own,
+    which takes an Env and returns a Player; or random. Several share the episodes, each as POLICY=SHARE, such as
+    random=0.9 runs/x:best=0.1."""
     out: str = "dataset.safetensors"
     """File to write: every step of all episodes, and a description of them."""
     episodes: cfg.Count = 20
-    """Number of episodes. With several agents, this many for each."""
+    """Number of episodes of all policies together. With several agents, this many for each."""
     eval_envs: cfg.NonNegativeCount = 0
     """Largest number of copies of a host environment that the episodes are played in. 0: as many as the run was trained
     in, or 8 for a policy that is not of a run."""
     env: str = ""
-    """Environment to play in; needed unless a run is recorded, which uses its own."""
+    """Environment to play in; needed unless a run is recorded, in whose own all policies play."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions(Printed, Overwrite, EnvParams):
+    """Which dataset to look at; and of Minari's, where to write it as a file that algorithms learn from."""
+
+    source: str
+    """Dataset: a file of `purerl record`; minari:NAME for a dataset of Minari on this machine, such as
+    minari:D4RL/door/human-v2; or the folder of one."""
+    out: str = ""
+    """File to write the dataset of Minari to, as `purerl record` would. Empty: it is only shown."""
+    episodes: cfg.NonNegativeCount = 0
+    """Number of episodes of Minari's to read, from the first one. 0: all."""
+    env: str = ""
+    """Environment that policies of the dataset are for, with env_params. Empty: the one that Minari's metadata name."""
+    trust: bool = False
+    """Read Minari's HDF5 file in this process. Otherwise another one reads it, within limits."""
+    limit_seconds: cfg.NonNegative = 600.0
+    """Time limit of that process in seconds; it ends with exit code 6 at the limit. 0: no limit."""
+    limit_gigabytes: cfg.NonNegative = 8.0
+    """Memory limit of that process in GB; it ends with exit code 4 at the limit. 0: no limit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -474,17 +496,32 @@ class CheckOptions(Printed, EnvParams, MachineOptions):
     """Seed of the random actions and of the environments."""
 
 
+OFFLINE = cfg.Needs("offline", lambda options: options.offline)
+NOT_OFFLINE = cfg.Needs("offline = False", lambda options: not options.offline)
+
+
 @dataclasses.dataclass(frozen=True)
 class CompareOptions(Printed, Trust):
-    """Which runs to compare."""
+    """Which runs to compare, and by what."""
 
     runs: tuple[str, ...]
     """Two or more run directories, agents of a run (RUN:N, RUN:best, RUN:worst), or lines of a file of results
     (FILE.jsonl:ROW). Each is compared with the first. A sweep, also one alone, stands for all its configurations, the
     best first; a table then shows how much each of its settings matters."""
-    by: str = "final"
+    by: Annotated[str, NOT_OFFLINE] = "final"
     """Number by which agents are compared. final: mean return of the final evaluation. mean: mean return over the whole
     training. reach:VALUE: frames until 100 episodes of the training have the mean return VALUE, as stop_at finds it."""
+    offline: bool = False
+    """Compare sweeps by how good a policy they give whoever plays only a few episodes to choose one: the return of the
+    policy chosen after 1, 2, 5, ..., 500 episodes, as a bandit plays them. For trainings from a dataset."""
+    episodes: Annotated[cfg.Count, OFFLINE] = 100
+    """With offline: number of episodes of each policy that may be played to choose one. As many others say what it
+    returns."""
+    policies: Annotated[cfg.Count, OFFLINE] = 8
+    """With offline: number of policies to choose among, drawn anew for each trial. All, if a sweep has fewer."""
+    out: Annotated[str, OFFLINE] = ""
+    """With offline: also draw the returns to this file, with the extension .png, .svg or .pdf. An existing file is
+    replaced."""
 
 
 Port = Annotated[int, cfg.Range(0, 2**16, open_high=True)]

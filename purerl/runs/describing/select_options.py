@@ -161,7 +161,7 @@ def iterations(intervals: list[Interval], until: int) -> int:
 
 def in_words(described: dict[str, Any], intervals: list[Interval], trainer: Trainer) -> str:
     """Returns a line about when configurations are selected, without what it costs."""
-    told = [(f"{trainer.frames(end):,}", size) for end, size in intervals]
+    told = [(f"{trainer.counted(end):,}", size) for end, size in intervals]
     if described["kind"] == PBT:
         worst = max(1, math.floor(selection.FRACTION * intervals[0].configurations))
         at = f"{len(told) - 1} selections, the first after {told[0][0]} frames of each agent"

@@ -89,7 +89,7 @@ def by_evaluations(described: dict[str, Any]) -> bool:
 
 def by_host(described: dict[str, Any], trainer: Trainer) -> bool:
     """Returns whether what environments of the host tell decides which agents stop."""
-    return "metric" in described and trainer.fleet.host is not None
+    return "metric" in described and trainer.host is not None
 
 
 def stopping_trainer(trainer: Trainer, described: dict[str, Any]) -> Trainer:

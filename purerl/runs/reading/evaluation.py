@@ -220,14 +220,26 @@ class Plays:
             The results. Lists have an entry for each member. The return of a member of whose episodes none ended is
             nan; episodes that were cut off otherwise count as they are.
         """
-        batch = slice(first, first + trees.length(policy))
-        members = trees.take(self._setup.members, batch)
-        theirs = trees.take(self._others.policies, batch) if self._others else ()
-        everyone = Batch(members.given, keys(members.keys, seed, salt), policy, theirs)
-        result = told(self._play(everyone, seconds), self._env, against=self._others is not None)
+        played = self.episodes(policy, first=first, seed=seed, seconds=seconds, salt=salt)
+        result = told(played, self._env, against=self._others is not None)
         theirs_search = self._others.simulations if self._others else None
         of_theirs = {} if theirs_search is None else {"simulations_against": theirs_search}
         return result | manner(self._sample, planning.simulations(self._setup.config)) | of_theirs
+
+    def episodes(
+        self,
+        policy: PyTree,
+        *,
+        first: int = 0,
+        seed: int = 0,
+        seconds: float = math.inf,
+        salt: int = EVALUATION_SALT,
+    ) -> Evaluation:
+        """Plays as a call does, and returns the results of all episodes ``[P, E]``, a row for each agent of a game."""
+        batch = slice(first, first + trees.length(policy))
+        members = trees.take(self._setup.members, batch)
+        theirs = trees.take(self._others.policies, batch) if self._others else ()
+        return self._play(Batch(members.given, keys(members.keys, seed, salt), policy, theirs), seconds)
 
     @functools.cached_property
     def _env(self) -> Env:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Run(NamedTuple):
     """A trained run, read back. ``policy`` has a leading axis of agents ``[P]``, in the order of ``setup.labels``.
 
     ``missing`` says why the environment itself is missing and nothing can be played: ``env`` then has its spaces alone.
-    Empty: it is there.
+    Empty: it is there. ``which`` are the agents among those that ``directory`` holds.
     """
 
     saved: dict[str, Any]
@@ -40,6 +40,7 @@ class Run(NamedTuple):
     policy: PyTree
     missing: str = ""
     directory: Path = Path()
+    which: slice = slice(None)
 
     def __repr__(self) -> str:
         agents = f"{self.setup.members.size} agent{'s'[: self.setup.members.size != 1]}"
@@ -64,6 +65,19 @@ class Run(NamedTuple):
     def summary(self) -> dict[str, Any]:
         """What ``summary.json`` has; empty if the run has none."""
         return guards.contents(self.directory, "summary.json")
+
+    @property
+    def critics(self) -> dict[str, PyTree]:
+        """The critics that another training can begin with beside the policies (`Learner.critics`), each ``[P]``.
+
+        They are empty if the run has saved none.
+
+        Raises:
+            ConfigError: Their files are damaged, or are not those of the policies.
+        """
+        like = _first(self.setup, _critics, guards.count(self.saved["members"]))
+        critics: dict[str, PyTree] = trees.take(policies.load_critics(self.directory, like), self.which)
+        return critics
 
     @property
     def settings(self) -> dict[str, np.ndarray]:
@@ -96,6 +110,7 @@ class Run(NamedTuple):
             env=self.setup.make_env(env_part(self.setup.swept, number // len(self.saved["seeds"]))),
             learner=self.setup.make_learner(**trees.take(self.setup.members.given, number)),
             policy=trees.take(self.policy, which),
+            which=which,
         )
 
     def about(self, directory: Path, episodes: int) -> dict[str, Any]:
@@ -297,13 +312,31 @@ def shapes(description: TrainingDescription, members: int, env: Env | None = Non
 
     Nothing is allocated, whatever sizes the description names. ``env`` is as for `Setup.of`.
     """
+    return _first(_alone(description, env), lambda learner, state: learner.policy(state), members)
+
+
+def critic_shapes(description: TrainingDescription, members: int) -> dict[str, PyTree]:
+    """Returns the shapes of the critics ``[members, ...]`` of a run by name (`Learner.critics`), as `shapes` does."""
+    return _first(_alone(description), _critics, members)
+
+
+def _critics(learner: Learner, state: PyTree) -> dict[str, PyTree]:
+    return learner.critics(state) if learner.critics else {}
+
+
+def _alone(description: TrainingDescription, env: Env | None = None) -> Setup:
+    """Makes the first member of a run alone."""
     first = {name: column[:1] for name, column in description.swept.items()}
-    setup = Setup.of(dataclasses.replace(description, seeds=description.seeds[:1], swept=first), env=env)
+    return Setup.of(dataclasses.replace(description, seeds=description.seeds[:1], swept=first), env=env)
+
+
+def _first(setup: Setup, read: Callable[[Learner, PyTree], PyTree], members: int) -> PyTree:
+    """Returns the shapes ``[members, ...]`` of what ``read(learner, state)`` gives of the first states of members."""
 
     def fresh(key: Key) -> PyTree:
         learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
         _, obs = fleet(setup.make_env(env_part(setup.swept, 0)), setup.config.num_envs).reset(key)
-        return learner.policy(learner.init(key, obs))
+        return read(learner, learner.init(key, obs))
 
     like = jax.eval_shape(fresh, jax.random.key(0))
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), like)

@@ -71,7 +71,7 @@ def answers(folder: Path) -> Answers:
                 read(directories[0], name)  # which tells why it cannot be read
             raise Missing(f"the run has no {metric[:80]}")
         found = run_curves.lines(directories, metric, read=columns)
-        titles = {"metric": metric, "title": words.shown(metric), "over": "frames"}
+        titles = {"metric": metric, "title": words.shown(metric), "over": run_curves.unit(directories, columns)}
         return {**titles, **curves.curves(lines.readable(found, setting))}
 
     def file(path: str, name: str) -> tuple[str, bytes]:
@@ -139,6 +139,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     return {
         **row,
         "kind": kind,
+        "unit": run_curves.unit([directory], columns),
         "algo": guards.text(fields.get("algo")),
         "env": guards.text(fields.get("env")) or ", ".join(map(guards.text, guards.listed(fields, "envs")[:20])),
         "socket": guards.text(fields.get("socket")),
@@ -194,9 +195,10 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     if inner := sweeps.parts(directory):
         return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
-    if not {"first_member", "env_steps"} <= set(table):
+    axis = run_curves.counted(table)
+    if not axis or "first_member" not in table:
         return 0, total
-    rows = zip(table["first_member"], table["env_steps"], strict=True)
+    rows = zip(table["first_member"], table[axis], strict=True)
     batches = {int(first): steps for first, steps in rows if first >= 0 and steps >= 0}
     firsts = sorted(batches)
     usual = firsts[1] if len(firsts) > 1 else guards.count(file.options.get("agents_at_once")) or members
@@ -229,7 +231,9 @@ def _pace(directory: Path, summary: dict[str, Any], columns: Any, generations: i
     logs = [columns(part, "times.jsonl") for part in sweeps.parts(directory) or [directory]]
     last = lambda name: [float(times[name][-1]) for times in logs if name in times]
     seconds = guards.number(summary.get("wall_seconds")) or guards.number(summary.get("seconds"))
-    frames = guards.number(summary.get("steps_per_second")) or next(reversed(last("frames_per_second")), None)
+    paces = "steps_per_second", "updates_per_second"
+    frames = next((x for name in paces if (x := guards.number(summary.get(name)))), None)
+    frames = frames or next(reversed(last("frames_per_second") + last("updates_per_second")), None)
     return {
         "speed": generations / seconds if generations and seconds else frames,
         "seconds": seconds or (sum(last("seconds")) or None),

@@ -24,13 +24,16 @@ NAME = "curve.png"
 def draw(directory: Path) -> None:
     """Draws the returns of a training over frames, as quantiles over its agents, into ``curve.png``.
 
-    Of a zero-sum game, whose returns are 0, it draws the shares of games that each seat won. It writes nothing if there
-    is no log.
+    Of a zero-sum game, whose returns are 0, it draws the shares of games that each seat won; of a training from
+    recorded play the returns in its evaluations. It writes nothing if there is no log.
     """
     from purerl.display import curves, plots
 
     x, middle, quantiles = population(directory)
     if not len(x):
+        return
+    if run_curves.unit([directory]) == "updates":
+        _draw_evaluations(directory)
         return
     file = config_file.read(directory / config_file.NAME)
     title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
@@ -42,6 +45,19 @@ def draw(directory: Path) -> None:
         stopped = [at for at in map(guards.number, of_agents) if at is not None]
         figure = curves.population_figure(x, middle, quantiles, ("frames", "return"), title, stopped)
     plots.save(directory / NAME, figure)
+
+
+def _draw_evaluations(directory: Path) -> None:
+    """Draws the returns in evaluations over updates, if there are any, of a training in which no episode is played."""
+    from purerl.display import curves, plots
+
+    read, name = functools.cache(run_curves.columns), "eval_return"
+    if name not in run_curves.metrics(directory, read):
+        return
+    fields = config_file.read(directory / config_file.NAME).fields
+    title, axes = f"{fields.get('algo')} on {fields.get('env')}", ("updates", shown(name))
+    drawn = run_curves.lines([directory], name, read=read)
+    plots.save(directory / NAME, curves.learning_figure(summarised(drawn), axes, title))
 
 
 def _shares_of_games(directory: Path) -> list[Line]:
@@ -66,7 +82,7 @@ def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.
     names = [IQM, *(f"{q:g}" for q in LEVELS)]
     for row in log.rows(directory / QUANTILES, under_way=True):
         inner = row.get("episode_return")
-        frames.append(plotted(row.get("env_steps")))
+        frames.append(plotted(next((row[name] for name in run_curves.COUNTED if name in row), None)))
         alive.append(plotted(row.get("alive")))
         returns.append([plotted(inner.get(name) if isinstance(inner, dict) else None) for name in names])
     if not frames:

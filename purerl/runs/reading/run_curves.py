@@ -15,16 +15,18 @@ from purerl.runs.describing.run_directory import EVALUATIONS, METRICS, QUANTILES
 from purerl.store import guards, log
 
 GENERATIONS = "generations.jsonl"
+COUNTED = "env_steps", "updates", "frames"
+"""The columns that curves are drawn over: a log has one of them."""
 LOGS = {
-    METRICS: ("env_steps", "seed"),
-    EVALUATIONS: ("env_steps", "seed"),
-    QUANTILES: ("env_steps", "first_member"),
-    TIMES: ("env_steps", "first_member"),
-    SELECTION: ("env_steps", "seed"),
-    GENERATIONS: ("frames", ""),
+    METRICS: "seed",
+    EVALUATIONS: "seed",
+    QUANTILES: "first_member",
+    TIMES: "first_member",
+    SELECTION: "seed",
+    GENERATIONS: "",
 }
-"""The logs that hold curves: the column that these are drawn over, and the one that tells members apart."""
-NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames", "agent", "parent")
+"""The logs that hold curves, and the column of each that tells members apart."""
+NO_METRICS = (*COUNTED, "iteration", "seed", "config", "first_member", "generation", "agent", "parent")
 """The numbers of a log that are not drawn as curves."""
 EVALUATED = "eval_"
 """What the names of metrics of evaluations during a training begin with."""
@@ -44,6 +46,18 @@ def columns(directory: Path, name: str) -> Mapping[str, np.ndarray]:
     return log.Followed(path, math.inf).read() if path.exists() else {}
 
 
+def counted(table: Mapping[str, np.ndarray]) -> str:
+    """Returns the name of the column of a log by which its lines are ordered; empty: there is none."""
+    return next((name for name in COUNTED if name in table), "")
+
+
+def unit(directories: Sequence[Path], read: Read = columns) -> str:
+    """Returns what is counted of trainings: "updates" if no environment was stepped in any of them, else "frames"."""
+    runs = [run for directory in directories for run in sweeps.parts(directory) or [directory]]
+    axes = {counted(read(run, QUANTILES)) for run in runs} - {""}
+    return "updates" if axes == {"updates"} else "frames"
+
+
 def metrics(directory: Path, read: Read) -> list[str]:
     """Returns the names of the metrics in the logs of a run, or of those of all programs of a sweep."""
     runs = sweeps.parts(directory) or [directory]
@@ -52,7 +66,7 @@ def metrics(directory: Path, read: Read) -> list[str]:
 
 
 def lines(directories: Sequence[Path], metric: str, axis: str = "frames", read: Read = columns) -> list[Line]:
-    """Reads a metric of runs over frames or seconds.
+    """Reads a metric of runs over frames (updates, where no environment was stepped) or seconds.
 
     Args:
         directories: The run directories. That of a sweep of several programs stands for the runs of all its programs.
@@ -125,9 +139,10 @@ def _members(directory: Path, metric: str, read: Read) -> Iterator[tuple[int, np
         The number of each configuration (-1: the log tells none apart), the frames ``[points]``, ascending, and the
         members' values ``[M, points]`` there.
     """
-    for name, (axis, label) in LOGS.items():
+    for name, label in LOGS.items():
         table = read(directory, name)
-        if metric not in table or axis not in table or metric in NO_METRICS:
+        axis = counted(table)
+        if metric not in table or not axis or metric in NO_METRICS:
             continue
         at, value = table[axis], table[metric]
         there = np.flatnonzero(np.isfinite(at))
@@ -170,8 +185,9 @@ def seconds(directory: Path, frames: np.ndarray, read: Read = columns) -> np.nda
         ConfigError: The run has no ``times.jsonl``.
     """
     table = read(directory, TIMES)
-    if not {"first_member", "env_steps", "seconds"} <= set(table):
+    axis = counted(table)
+    if not axis or not {"first_member", "seconds"} <= set(table):
         raise ConfigError(f"x = 'seconds': {directory} has no {TIMES}")
-    at, when = (table[name][table["first_member"] == 0] for name in ("env_steps", "seconds"))
+    at, when = (table[name][table["first_member"] == 0] for name in (axis, "seconds"))
     order = np.argsort(at)
     return np.interp(frames, [0.0, *at[order]], [0.0, *when[order]])

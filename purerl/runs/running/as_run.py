@@ -167,14 +167,16 @@ def _trained(run: "TrainingRun", state: TrainState, values: dict[str, np.ndarray
     (iterations, size), description = values["alive"].shape, run.description
     if description.size != size:
         raise ConfigError(f"result: has {size} agents, and {configurations(description.swept)} configurations")
-    policy = jax.device_get(jax.vmap(run.setup.trainer.learner.policy)(state.learner))
+    learner = run.setup.trainer.learner
+    policy = jax.device_get(jax.vmap(learner.policy)(state.learner))
     if problem := warm_start.problem(loading.shapes(description, size), policy):
         raise ConfigError(f"result, as of {description.algo} on {description.env} with this config: {problem}")
     return Trained(
         policy,
+        jax.device_get(jax.vmap(learner.critics)(state.learner)) if learner.critics else {},
         jax.device_get(getattr(state.curriculum, "buffer", None)),
         np.asarray(state.alive).tolist(),
-        [run.setup.trainer.frames(iterations)] * size,
+        [run.setup.trainer.counted(iterations)] * size,
         early_stopping.stopped_at(state, size, run.setup.trainer),
         seconds,
         bool(values["episodes"].any()),

@@ -39,6 +39,7 @@ class RunProgram(NamedTuple):
     - ``differs``: which leaves of a state differ between the shards of an agent (`splitting.Agent`).
     - ``sent_bytes``: the bytes that a device sends to others in an iteration (`splitting.sent`).
     - ``select``: the selection of population-based training (`selecting.compile_selected`); None: there is none.
+    - ``data``: returns the datasets that all members share (`Setup.data`), of which each device holds one copy.
     """
 
     init: jax.stages.Compiled
@@ -48,6 +49,7 @@ class RunProgram(NamedTuple):
     differs: PyTree = False
     sent_bytes: float = 0.0
     select: jax.stages.Compiled | None = None
+    data: Callable[[], PyTree] = lambda: None
 
     @property
     def batch_size(self) -> int:
@@ -71,7 +73,7 @@ class RunProgram(NamedTuple):
         """
         layout = self.chunk.layout
         if step is None:
-            return self.init(layouts.place(members, layout))
+            return self.init(layouts.place(members, layout), self.data())
         return saved(step, members.size, self.like, layout, self.differs)
 
     def chunks(
@@ -83,8 +85,9 @@ class RunProgram(NamedTuple):
         chunk are ``[iterations, members]``, on the host. If ``every`` is not 0, a chunk also ends at each multiple of
         so many iterations.
         """
-        size, placed = members.size, layouts.place(members, self.chunk.layout)
-        advancing = functools.partial(self.chunk.program, placed.given)
+        size, data = members.size, self.data()
+        placed = layouts.place(members, self.chunk.layout)
+        advancing = lambda state, length: self.chunk.program(placed.given, state, data, length)
         paced = run_loop.advance(
             advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
         )
@@ -127,10 +130,12 @@ def compile_program(
     algo: str = "",
     split: Split = WHOLE,
     resting: bool = False,
+    data: PyTree = None,
 ) -> RunProgram:
     """Compiles the trainings of a population into one program for any number of iterations.
 
-    ``make_trainer(**given)`` makes the trainer of one of the members ``[P]``. The program that makes the first state is
+    ``make_trainer(**given, data=data)`` makes the trainer of one of the members ``[P]``, which share ``data``: each
+    device has one copy, an argument of the programs; None: there is none. The program that makes the first state is
     compiled beside the other, in another thread. ``stage`` is called with the name of each stage that begins after
     tracing. ``algo`` is the name of the algorithm, for `errors.own_code`, and ``split`` says how agents are cut into
     shards. If it is ``resting``, nothing is computed of members that have stopped (`loops.stopping`), where they are
@@ -145,7 +150,7 @@ def compile_program(
     one = trees.take(members, 0)
     with own_code(algo):
         agent = splitting.agent(make_trainer, one, split.cut)
-        planning.check_state(agent.whole, one, devices=devices)
+        planning.check_state(agent.whole, one, data, devices=devices)
     first = (devices or jax.devices())[0]
     options = (backend.compiler_options() or {}) | split.compiler_options(first)
     starts: list[Future[jax.stages.Compiled]] = []
@@ -153,40 +158,48 @@ def compile_program(
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
         layout = population.layout(size, devices, lanes, split.devices)
         with own_code(algo):
-            init, chunk = _traced(agent, members, layout, resting and layout.lanes == 1)
+            init, chunk = _traced(agent, members, data, layout, resting and layout.lanes == 1)
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, options))
         return chunk.lower(), layout
 
     with ThreadPoolExecutor(1) as beside:
         chunk = planning.compile_to_fit(
-            lower, members.size, batch_size, "cut num_envs or what else makes an agent large", options
+            lower,
+            members.size,
+            batch_size,
+            "cut num_envs or what else makes an agent large",
+            options,
+            trees.nbytes(data),
         )
         stage("compiling the start")
         init = starts[-1].result()
     sent = splitting.sent(agent.meetings, split)
-    return RunProgram(init, init.out_info, chunk, time.perf_counter() - start, agent.differs, sent)
+    placed = functools.cache(lambda: processes.put(data, chunk.layout.everywhere))
+    seconds = time.perf_counter() - start
+    return RunProgram(init, init.out_info, chunk, seconds, agent.differs, sent, data=placed)
 
 
 def _traced(
-    agent: splitting.Agent, members: population.Members, layout: population.Layout, resting: bool
+    agent: splitting.Agent, members: population.Members, data: PyTree, layout: population.Layout, resting: bool
 ) -> tuple[jax.stages.Traced, jax.stages.Traced]:
     """Traces the program that makes the states of members, and the one that trains them for a chunk."""
 
-    def chunk_of(given, state, length):
+    def chunk_of(given, state, data, length):
         length = jnp.where(state.stopping.stopped, 0, length) if resting else length
-        return agent.chunk(given, state, length, CAPACITY)
+        return agent.chunk(given, state, length, CAPACITY, data)
 
     given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
-    begin = spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
-    init = jax.jit(lambda members: begin(members, ())[1]).trace(given)
+    shared = trees.shapes(data, layout.everywhere)
+    begin = spread(lambda m, _, data: ((), agent.init(m, data)), layout, (False, agent.differs))
+    init = jax.jit(lambda members, data: begin(members, (), data)[1]).trace(given, shared)
     states = jax.tree.map(
         lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
         init.out_info,
         layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
     )
     chunk = spread(chunk_of, layout, (agent.differs, False))
-    return init, jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
+    return init, jax.jit(chunk, donate_argnums=1).trace(given.given, states, shared, np.int32(0))
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:

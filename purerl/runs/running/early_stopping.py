@@ -140,4 +140,4 @@ def stopped_at(state: TrainState, size: int, trainer: Trainer) -> list[int | Non
     if not state.stopping:
         return [None] * size
     iterations = stopping.iterations(processes.fetch(state.stopping))[:size]
-    return [at if at is None else trainer.frames(at) for at in iterations]
+    return [at if at is None else trainer.counted(at) for at in iterations]

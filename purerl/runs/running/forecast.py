@@ -16,9 +16,8 @@ from purerl.hardware import absent, speed
 from purerl.hardware.census import Census
 from purerl.hardware.gpus import GPUS
 from purerl.population import arithmetic, devices, planning
-from purerl.runs.describing import datasets, environments, sharding
+from purerl.runs.describing import environments, sharding
 from purerl.runs.describing.description import Setup, TrainingDescription
-from purerl.runs.describing.sweeps import env_part
 from purerl.runs.running import run_loop, selecting
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
@@ -42,6 +41,7 @@ class Forecast(NamedTuple):
     - ``wall_seconds``: the expected seconds.
     - ``frames_per_second_at_most``, ``frames_per_second``: environment steps a second of all agents together, if the
       GPU reached its limits, and as expected.
+    - ``unit``: what counts as a frame (`Trainer.unit`).
     - ``loops``: for each loop the fields of `census.Loop` and, for all its runs together, of `speed.Speed`.
     """
 
@@ -53,16 +53,18 @@ class Forecast(NamedTuple):
     frames_per_second_at_most: float
     frames_per_second: float
     loops: list[dict[str, Any]]
+    unit: str = "frames"
 
     def in_words(self) -> str:
         """Formats it as text, in the columns of `planning.in_words`, with a table of its loops."""
+        expected = progress.frames_per_second(self.frames_per_second, self.unit)
         quantities = {
             "target": GPUS[self.target].name,
             "kernels": f"{self.kernels:.3g}",
             "traffic": planning.gigabytes(self.traffic_bytes),
             "bound by": self.bound,
-            "speed at most": progress.frames_per_second(self.frames_per_second_at_most),
-            "speed expected": f"{progress.frames_per_second(self.frames_per_second)} (a prediction: nothing was run)",
+            "speed at most": progress.frames_per_second(self.frames_per_second_at_most, self.unit),
+            "speed expected": f"{expected} (a prediction: nothing was run)",
             "whole training": f"{progress.duration(self.wall_seconds)} (expected)",
         }
         rows = [f"{'loop':<36}{'runs':>12}{'kernels':>10}{'traffic':>12}{'bound by':>10}{'time':>7}"]
@@ -81,7 +83,7 @@ def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str
     ``cost`` is the memory and the arithmetic of the program.
     """
     gpu, census = GPUS[target], counted(setup, program)
-    frames = setup.trainer.frames(setup.config.num_iterations) * cost.members
+    frames = setup.trainer.counted(setup.config.num_iterations) * cost.members
     products = cost.product_flops_per_frame * frames if backend.tensor_cores() else 0.0
     of_a_device = (cost.flops_per_frame * frames / cost.devices, gpu, products / cost.devices)
     result = speed.of_program(census, *of_a_device)
@@ -93,6 +95,7 @@ def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str
         wall_seconds=result.seconds,
         frames_per_second_at_most=frames / result.least_seconds,
         frames_per_second=frames / result.seconds,
+        unit=setup.trainer.unit,
         loops=[{**loop._asdict(), **speed.of_loop(loop, gpu)._asdict()} for loop in census.loops],
     )
 
@@ -137,6 +140,7 @@ class Speed(NamedTuple):
     - ``steps_per_second``: environment steps a second of all agents together.
     - ``wall_seconds``: the seconds of the whole training, batch after batch.
     - ``estimated``: whether it is estimated from the compiled program, instead of measured.
+    - ``unit``: what counts as a step (`Trainer.unit`).
 
     Both mean the same as in a run's summary: compiling and the evaluation are not counted.
     """
@@ -144,13 +148,14 @@ class Speed(NamedTuple):
     steps_per_second: float
     wall_seconds: float
     estimated: bool = False
+    unit: str = "frames"
 
     def in_words(self) -> str:
         """Formats it as text, in the columns of `planning.in_words`."""
         rough, whence = ("about ", " (an estimate; --measure measures it)") if self.estimated else ("", "")
         return planning.lines(
             {
-                "speed": f"{rough}{progress.frames_per_second(self.steps_per_second)}{whence}",
+                "speed": f"{rough}{progress.frames_per_second(self.steps_per_second, self.unit)}{whence}",
                 "whole training": f"{rough}{progress.duration(self.wall_seconds)}",
             }
         )
@@ -173,14 +178,14 @@ def plan(
     """
     setup = Setup.of(description)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
-    if setup.host and target:
+    if setup.on_host and target:
         raise ConfigError(f"target = {target!r}: is not supported for the host environment {description.env}")
     algo, per_agent = description.algo, options.devices_per_agent
     at_least = max(options.num_devices, per_agent)
     used = absent.devices(target, at_least) if target else devices.chosen(options.num_devices, per_agent)
     split = sharding.split(description.split, per_agent)
     program: RunProgram | HostProgram
-    if setup.host:
+    if setup.on_host:
         how = environments.how(options), options.ahead
         program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
     else:
@@ -193,27 +198,28 @@ def plan(
         return cost, measured_speed(setup, program)
     if isinstance(program, HostProgram):
         return cost, None
-    whole = setup.trainer.frames(setup.config.num_iterations) * setup.members.size
+    whole = setup.trainer.counted(setup.config.num_iterations) * setup.members.size
     expected = seconds(counted(setup, program), cost.flops_per_frame * whole / cost.devices)
     expected *= selecting.share(setup, program)
-    return cost, Speed(cost.frames / expected, expected, estimated=True) if expected else None
+    return cost, Speed(cost.frames / expected, expected, True, setup.trainer.unit) if expected else None
 
 
 def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
     """Determines memory, arithmetic and traffic of a compiled training."""
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
-    cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
+    cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.counts)
     return cost._replace(
         replay_bytes=trees.nbytes(state.replay),
         carry_bytes=trees.nbytes(state.actors.carry),
         sent_bytes=program.sent_bytes if isinstance(program, RunProgram) else 0.0,
-        frames_per_iteration=trainer.env_steps,
+        frames_per_iteration=trainer.counts,
         frames=setup.frames,
-        frames_unselected=setup.trainer.frames(setup.config.num_iterations) * setup.members.size,
+        frames_unselected=setup.trainer.counted(setup.config.num_iterations) * setup.members.size,
         peak_bytes=program.peak_bytes,
-        dataset_bytes=datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0))),
-        product_flops_per_frame=arithmetic.product_flops(trainer.step, state) / trainer.env_steps,
+        dataset_bytes=trees.nbytes(setup.data()),
+        unit=trainer.unit,
+        product_flops_per_frame=arithmetic.product_flops(trainer.step, state) / trainer.counts,
     )
 
 
@@ -239,4 +245,4 @@ def measured_speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:
     beginning = max(0.0, warm - start - first * iteration)
     share = selecting.share(setup, program) if isinstance(program, RunProgram) else 1.0
     wall_seconds = math.ceil(size / batch_size) * (beginning + num_iterations * iteration * share)
-    return Speed(setup.frames / wall_seconds, wall_seconds)
+    return Speed(setup.frames / wall_seconds, wall_seconds, unit=setup.trainer.unit)

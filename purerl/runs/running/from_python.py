@@ -48,8 +48,9 @@ class Progress:
     @contextlib.contextmanager
     def shown(self, trainer: Trainer, num_iterations: int) -> Iterator[None]:
         """Shows the progress of a training within the context."""
-        self._frames, self._done = trainer.env_steps, 0
-        with show(console(), max(1, self._frames * num_iterations)) as self._report:
+        self._frames, self._done = trainer.counts, 0
+        unit = trainer.unit
+        with show(console(), max(1, self._frames * num_iterations), unit=unit) as self._report:
             yield
 
     def __call__(self, state: TrainState, metrics: Metrics) -> None:
@@ -201,7 +202,7 @@ def train_in_chunks(
     with _noted() as interrupted, contextlib.ExitStack() as stack:
         if isinstance(on_chunk, Progress):
             stack.enter_context(on_chunk.shown(trainer, num_iterations))
-        if trainer.fleet.host:
+        if trainer.host:
             state, chunks = _hosted(trainer, key, num_iterations, every, stack)
         else:
             state, chunks = _compiled(trainer, key, num_iterations, every)

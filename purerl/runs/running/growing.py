@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl import population, trees
+from purerl import population, spaces, trees
 from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.learners.parts import widening
@@ -162,4 +162,8 @@ def _grown(setup: Setup, members: population.Members, step: checkpoint.Checkpoin
         learner = setup.make_trainer(**member.given).learner
         return widening.widen(learned, learner.init(jax.random.fold_in(member.keys, GROWTH_SALT), obs))
 
-    return state._replace(learner=jax.jit(jax.vmap(one))(members, state.learner, state.actors.obs))
+    obs = state.actors.obs
+    if setup.trainer.updates:  # nothing was ever observed
+        space = spaces.struct(setup.trainer.fleet.env.observation_space)
+        obs = jax.tree.map(lambda x: np.zeros((members.size, 1, *x.shape), x.dtype), space)
+    return state._replace(learner=jax.jit(jax.vmap(one))(members, state.learner, obs))

@@ -66,6 +66,7 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
         yield Written((), *[lambda *_: None] * 3)
         return
     directory, trainer, described = run.directory, run.setup.trainer, run.description
+    axis = trainer.axis
     own = "optimiser" in described.learned or ":" in described.parts.get("optimiser", "")
     names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())
     names += (SELECTION,) if described.select else ()
@@ -80,22 +81,22 @@ def opened(run: Run, known: metrics.Known) -> Iterator[Written]:
             size, numbers = len(ran.labels), range(iteration, chunk.done + 1)
             more = derived(ran.config, np.array(numbers), own_optimiser=own)
             values = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
-            steps = [trainer.frames(i) for i in numbers]
-            files[METRICS].write(metrics.rows(values, steps, iteration, ran.labels))
-            files[QUANTILES].write(metrics.quantile_rows(values, steps, iteration, ran.first))
-            speed = len(numbers) * trainer.env_steps * size / chunk.seconds
-            paced = {"seconds": seconds, "frames_per_second": speed}
-            about = {"iteration": chunk.done, "first_member": ran.first, "env_steps": steps[-1]}
+            steps = [trainer.counted(i) for i in numbers]
+            files[METRICS].write(metrics.rows(values, steps, iteration, ran.labels, axis))
+            files[QUANTILES].write(metrics.quantile_rows(values, steps, iteration, ran.first, axis))
+            speed = len(numbers) * trainer.counts * size / chunk.seconds
+            paced = {"seconds": seconds, f"{trainer.unit}_per_second": speed}
+            about = {"iteration": chunk.done, "first_member": ran.first, axis: steps[-1]}
             files[TIMES].write([metrics.line({**about, **paced})])
             if run.options.log:
                 elsewhere.write(steps[-1], {**metrics.means(values), **paced})
 
         def evaluation(columns: dict[str, list[float]], iteration: int, ran: Ran) -> None:
             columns = {name: np.asarray(column)[ran.which].tolist() for name, column in columns.items()}
-            frames = trainer.frames(iteration)
+            frames = trainer.counted(iteration)
             lines = []
             for label, *values in zip(ran.labels, *columns.values(), strict=True):
-                about = {"iteration": iteration, **label, "env_steps": frames}
+                about = {"iteration": iteration, **label, axis: frames}
                 lines.append(metrics.line({**about, **dict(zip(columns, values, strict=True))}))
             files[EVALUATIONS].write(lines)
             elsewhere.write(frames, {name: float(np.mean(values)) for name, values in columns.items()})

@@ -8,9 +8,10 @@ import numpy as np
 from rich.console import Console
 
 from purerl import processes, trees
-from purerl.display.progress import say
+from purerl.display import progress
 from purerl.errors import ConfigError
 from purerl.learners.parts import warm_start
+from purerl.learners.parts.warm_start import Beginning
 from purerl.names import check_trusted
 from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Setup, TrainingDescription
@@ -20,19 +21,23 @@ from purerl.store.policies import save_policy
 from purerl.types import PyTree
 
 WARM_START = "warm_start"
-"""The folder in a run directory that holds the policies that the agents began with."""
+"""The folder in a run directory that holds the policies and critics that the agents began with."""
+CRITICS = "critics"
+"""The entry for the names of the critics in a description's ``warm_start``, which one without critics lacks."""
 
 
-def read_warm_start(description: TrainingDescription, source: str) -> tuple[TrainingDescription, PyTree]:
-    """Reads the policies that a run begins with, those of ``source``: ``RUN``, ``RUN:AGENT`` or empty.
+def read_warm_start(description: TrainingDescription, source: str) -> tuple[TrainingDescription, Beginning | None]:
+    """Reads what a run begins with, the policies and the critics of ``source``: ``RUN``, ``RUN:AGENT`` or empty.
+
+    Critics that ``source`` lacks begin anew, of which a line is printed.
 
     Returns:
-        The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
-        ``source`` is empty, the unchanged description and None.
+        The description, which now names them, and the policies and critics: one for all agents ``[1]``, or one for each
+        ``[P]``. If ``source`` is empty, the unchanged description and None.
 
     Raises:
         ConfigError: There are no such policies; or their run names modules of the user's own that this one does not; or
-            they differ in a leaf from the policies of this run. One line.
+            they, or their critics, differ in a leaf from those of this run. One line.
     """
     if not source:
         return description, None
@@ -49,23 +54,39 @@ def read_warm_start(description: TrainingDescription, source: str) -> tuple[Trai
         raise ConfigError(f"{field}: {where} has agents 0 to {size - 1}")
     if number is None and size not in (1, own):
         raise ConfigError(f"{field}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
-    policy = run.policy if number is None else trees.take(run.policy, slice(number, number + 1))
+    known = loading.critic_shapes(description, 1)
+    begun = Beginning(run.policy, warm_start.among(known, run.critics if known else {}))
+    begun = begun if number is None else trees.take(begun, slice(number, number + 1))
     one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
-    if problem := warm_start.problem(one(loading.shapes(description, 1)), one(policy)):
+    problem = warm_start.problem(one(loading.shapes(description, 1)), one(begun.policy))
+    unfit = warm_start.problem(one(warm_start.among(begun.critics, known)), one(begun.critics), "critics")
+    if unfit and saved["algo"] != description.algo:
+        begun = begun._replace(critics={})
+    elif unfit:
+        problem = problem or unfit
+    if problem:
         raise ConfigError(f"{field}, of {saved['algo']} on {saved['env']}: {problem}")
+    if lacking := [name for name in known if name not in begun.critics]:
+        progress.say(
+            progress.console(),
+            f"{where}: has no {' and no '.join(lacking)} that fits this training, where they begin anew",
+        )
     entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
-    return dataclasses.replace(description, warm_start=entry), jax.tree.map(np.asarray, policy)
+    entry |= {CRITICS: sorted(begun.critics)} if begun.critics else {}
+    return dataclasses.replace(description, warm_start=entry), jax.tree.map(np.asarray, begun)
 
 
-def keep_warm_start(directory: Path, description: TrainingDescription, policy: PyTree) -> None:
-    """Writes the policies that the agents of a run begin with into its directory; nothing if ``policy`` is None."""
-    if policy is not None:
+def keep_warm_start(directory: Path, description: TrainingDescription, begun: Beginning | None) -> None:
+    """Writes what the agents of a run begin with into its directory; nothing if ``begun`` is None."""
+    if begun is not None:
         (directory / WARM_START).mkdir()
-        about = {"members": trees.length(policy), "warm_start": description.warm_start}
-        policies.save_policy(directory / WARM_START, policy, about)
+        about = {"members": trees.length(begun.policy), "warm_start": description.warm_start}
+        policies.save_policy(directory / WARM_START, begun.policy, about)
+        if begun.critics:
+            policies.save_critics(directory / WARM_START, begun.critics)
 
 
-def kept_warm_start(directory: Path, description: TrainingDescription) -> PyTree:
+def kept_warm_start(directory: Path, description: TrainingDescription) -> Beginning | None:
     """Reads what `keep_warm_start` wrote, for a run that is resumed; None if it began with nothing.
 
     Raises:
@@ -73,11 +94,16 @@ def kept_warm_start(directory: Path, description: TrainingDescription) -> PyTree
     """
     if not description.warm_start:
         return None
-    document = policies.load_description(directory / WARM_START)
+    folder = directory / WARM_START
+    document = policies.load_description(folder)
     size, about = document.get("members"), document.get("warm_start")
     if type(size) is not int or not 1 <= size <= description.size or about != description.warm_start:
-        raise ConfigError(f"{directory / WARM_START}: was changed since the run started")
-    return policies.load_policy(directory / WARM_START, document, loading.shapes(description, size))
+        raise ConfigError(f"{folder}: was changed since the run started")
+    policy = policies.load_policy(folder, document, loading.shapes(description, size))
+    critics = policies.load_critics(folder, loading.critic_shapes(description, size))
+    if sorted(critics) != description.warm_start.get(CRITICS, []):
+        raise ConfigError(f"{folder}: was changed since the run started")
+    return Beginning(policy, critics)
 
 
 BEST = "best"
@@ -102,7 +128,7 @@ class Best:
                 self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
                 self._policy = jax.tree.map(np.array, best.policy)
             except (ConfigError, KeyError, TypeError, ValueError) as error:
-                say(console, f"the saved best policies cannot be read, and new ones are collected: {error}")
+                progress.say(console, f"the saved best policies cannot be read, and new ones are collected: {error}")
 
     def watch(self, metrics: dict[str, np.ndarray]) -> None:
         """Records the episodes that ended in a chunk with ``metrics`` ``[iterations, B]``, on the host."""

@@ -55,7 +55,8 @@ def compile_selected(setup: Setup, batch_size: int | str, **options: Any) -> Run
     """
     batch_size = setup.members.size if len(setup.intervals) > 1 else batch_size
     resting = setup.select.get("kind") == HALVING
-    program = compile_program(setup.make_trainer, setup.members, batch_size, resting=resting, **options)
+    data = setup.data() or None
+    program = compile_program(setup.make_trainer, setup.members, batch_size, resting=resting, data=data, **options)
     return program._replace(select=_compiled(program, setup)) if setup.select.get("kind") == PBT else program
 
 
@@ -245,8 +246,8 @@ class Selection:
     ) -> list[str]:
         """Formats a line of the log for each member that took frames in the interval."""
         trainer = self._setup.trainer
-        before = trainer.frames(self._since) if self._since else 0
-        frames = trainer.frames(done)
+        before = trainer.counted(self._since) if self._since else 0
+        frames = trainer.counted(done)
         return [
             metrics.line(
                 {

@@ -23,7 +23,7 @@ from purerl.runs.running.run import EXIT_DIVERGED, place
 from purerl.runs.running.train import FILES, TrainingRun
 from purerl.store import guards, writing
 
-SUMMED = "all_env_steps", "wall_seconds", "compile_seconds"
+SUMMED = "all_env_steps", "all_updates", "wall_seconds", "compile_seconds"
 PER_SEED = "alive_per_seed", "return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed"
 SHARED = "algo", "env", "env_params", "seeds"
 
@@ -135,10 +135,8 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "status": "completed" if any(joined["alive_per_seed"]) else "diverged",
         "swept": swept,
         "programs": count,
-        "env_steps": max(guards.count(summary.get("env_steps")) for summary in summaries),
-        **summed,
-        "all_env_steps": int(summed["all_env_steps"]),
-        "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
+        **{name: x for name, x in summed.items() if not name.startswith("all_")},
+        **_counts(summaries, summed),
         **joined,
         **how,
         "return_mean": float(np.nanmean(scores)) if np.isfinite(scores).any() else None,
@@ -147,3 +145,14 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
     writing.write_json(directory / "summary.json", summary)
     sweeps.write_sweep(directory, sweeps.rank(swept, scores, count) | how)
     return 0 if any(joined["alive_per_seed"]) else EXIT_DIVERGED
+
+
+def _counts(summaries: list[dict[str, Any]], summed: dict[str, float]) -> dict[str, Any]:
+    """Returns what the summary of all runs has of their lengths and speeds (`train.counts`)."""
+    counted: dict[str, Any] = {}
+    for axis, pace in ("env_steps", "steps_per_second"), ("updates", "updates_per_second"):
+        if axis in summaries[0]:
+            counted[axis] = max(guards.count(summary.get(axis)) for summary in summaries)
+            counted[f"all_{axis}"] = int(summed[f"all_{axis}"])
+            counted[pace] = summed[f"all_{axis}"] / max(summed["wall_seconds"], 1e-9)
+    return counted

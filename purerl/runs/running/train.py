@@ -18,6 +18,7 @@ from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.interrupts import Interrupted
+from purerl.learners.parts.warm_start import Beginning
 from purerl.population import arithmetic, devices, planning
 from purerl.runs.describing import config_file, environments, select_options, sharding, sweeps
 from purerl.runs.describing.description import Setup, TrainingDescription
@@ -44,7 +45,6 @@ from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.run import ResumePoint, Run, exit_code, place
 from purerl.runs.running.training import Trained, endless, train_batches
 from purerl.store import guards, log, policies, trusted_modules, writing
-from purerl.types import PyTree
 
 FILES = (
     config_file.NAME,
@@ -58,8 +58,8 @@ FILES = (
     levels.FILE,
     levels.PICTURE,
     "summary.json",
-    policies.ARRAYS,
-    policies.DESCRIPTION,
+    *policies.POLICY,
+    *policies.CRITICS,
     "sweep.json",
     "sweep.png",
     CHECKPOINTS,
@@ -78,10 +78,10 @@ FILES = (
 class TrainingRun(Run):
     """A run that trains the members of a `Setup`.
 
-    - ``begun``: the policies that the members begin with; None: new ones.
+    - ``begun``: the policies and critics that the members begin with; None: new ones.
     """
 
-    begun: PyTree = None
+    begun: Beginning | None = None
     FILES = FILES
     LENGTH, RESULT = "total_steps", policies.DESCRIPTION
 
@@ -126,7 +126,7 @@ class TrainingRun(Run):
         """Raises `ConfigError` if a batch has ``done`` more iterations than it should in all."""
         config = self.setup.config
         if done > config.num_iterations:
-            frames = f"{self.setup.trainer.frames(done):,}"
+            frames = f"{self.setup.trainer.counted(done):,}"
             raise ConfigError(f"total_steps = {config.total_steps}: the run has done {frames} of each agent")
 
     def advise(self) -> None:
@@ -141,9 +141,10 @@ class TrainingRun(Run):
     def announce(self) -> None:
         """Prints what is about to compile."""
         config, about, tell = self.setup.config, self.description, functools.partial(say, self.console)
-        frames = self.setup.trainer.frames(config.num_iterations)
+        frames = self.setup.trainer.counted(config.num_iterations)
         if frames != config.total_steps:
-            tell(f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
+            counted = f"{frames:,} {self.setup.trainer.unit}"
+            tell(f"each agent trains for {counted}: {config.num_iterations:,} whole iterations")
         for option, card in ((option, made["card"]) for option, made in about.learned.items()):
             if "licence" in card:
                 tell(f"{option}: {card['file']}, of {card['name']} ({card['licence']})")
@@ -164,7 +165,7 @@ class TrainingRun(Run):
             if ":" in about.algo:
                 evaluation.trace(setup, trainer, options.eval_episodes, evaluation.STEPS, options.sample)
         known: dict[str, Any] = {"lanes": options.lanes or None, "stage": stage, "algo": about.algo}
-        if setup.host:
+        if setup.on_host:
             how, warn = environments.how(options), functools.partial(say, self.console)
             return HostProgram(setup.make_trainer, setup.members, how, options.ahead, batch_size, warn=warn, **known)
         used = devices.chosen(options.num_devices, options.devices_per_agent)
@@ -184,7 +185,7 @@ class TrainingRun(Run):
         return forecast.expected(forecast.counted(setup, program), flops) * selecting.share(setup, program)
 
     def keep_beginning(self) -> None:
-        """Writes the policies that the members begin with."""
+        """Writes the policies and critics that the members begin with."""
         trusted_modules.remember(self.directory / saved_policies.BEST, self.description.code)
         saved_policies.keep_warm_start(self.directory, self.description, self.begun)
 
@@ -265,7 +266,7 @@ def _train_and_play(
     }
     summary = write_policies(run, setup, trained, cost)
     if not trained.ended:
-        say(run.console, endless(run, max(trained.env_steps)))
+        say(run.console, endless(run, max(trained.counted)))
     for line in early_stopping.divergences(run, trained.faults):
         say(run.console, line)
     try:
@@ -301,7 +302,7 @@ def write_results(
     print_summary(run.console, directory, summary)
     description = dataclasses.replace(run.description, swept=trained.swept)
     if setup.swept:
-        frames = trained.env_steps[:: len(description.seeds)] if description.select else None
+        frames = trained.counted[:: len(description.seeds)] if description.select else None
         ranking = sweeps.rank(description.swept, scores, frames=frames)
         sweeps.write_sweep(directory, ranking | evaluation.manner_of(played))
     else:
@@ -313,7 +314,7 @@ def write_results(
 
 
 def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[str, Any]) -> dict[str, Any]:
-    """Writes the policies, the levels and a summary without an evaluation, which it returns.
+    """Writes the policies, their critics, the levels and a summary without an evaluation, which it returns.
 
     Their swept values are those that the configurations had at the end. ``cost`` are entries of the summary about the
     program.
@@ -323,6 +324,8 @@ def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[
     policies.save_policy(
         directory, trained.policy, {**description.fields, "members": len(alive), "spaces": setup.spaces()}
     )
+    if trained.critics:
+        policies.save_critics(directory, trained.critics)
     if trained.buffer is not None:
         about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
         try:
@@ -332,10 +335,8 @@ def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[
     summary = {
         "status": "interrupted",
         **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
-        "env_steps": max(trained.env_steps),
-        "all_env_steps": sum(trained.env_steps),
+        **counts(trained.counted, trained.seconds, setup.trainer.axis),
         "wall_seconds": trained.seconds,
-        "steps_per_second": sum(trained.env_steps) / trained.seconds,
         "alive_per_seed": alive,
         **({"stopped_at_per_seed": trained.stopped_at} if description.stop or halved else {}),
         **({"select": description.select} if description.select else {}),
@@ -344,3 +345,18 @@ def write_policies(run: TrainingRun, setup: Setup, trained: Trained, cost: dict[
     }
     writing.write_json(directory / "summary.json", summary)
     return summary
+
+
+def counts(counted: list[int], seconds: float, axis: str) -> dict[str, Any]:
+    """Returns what a summary has of the length of a training, and of its speed.
+
+    Args:
+        counted: What each member was counted.
+        seconds: The seconds of the training.
+        axis: The name of what is counted (`Trainer.axis`). Where it is ``updates``, no frame was taken.
+    """
+    of = lambda name, all_of, pace, counted: {name: max(counted), all_of: sum(counted), pace: sum(counted) / seconds}
+    if axis == "env_steps":
+        return of("env_steps", "all_env_steps", "steps_per_second", counted)
+    frames = of("env_steps", "all_env_steps", "steps_per_second", [0])
+    return {**frames, **of("updates", "all_updates", "updates_per_second", counted)}

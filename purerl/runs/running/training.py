@@ -39,9 +39,10 @@ class Trained(NamedTuple):
     """The result of training the members of a run.
 
     - ``policy``: the policies ``[P]``, on the host.
+    - ``critics``: the critics ``[P]`` by name (`Learner.critics`), on the host.
     - ``buffer``: the levels ``[P]`` of curricula that have a buffer; None without one.
     - ``alive``: for each member whether it is alive, which means that it has not diverged.
-    - ``env_steps``: the frames of each member.
+    - ``counted``: the frames of each member, or its updates (`Trainer.counted`).
     - ``stopped_at``: the number of frames after which each member stopped early; None: it did not.
     - ``seconds``: the seconds that the training took in all.
     - ``ended``: whether any episode has ended.
@@ -50,9 +51,10 @@ class Trained(NamedTuple):
     """
 
     policy: PyTree
+    critics: dict[str, PyTree]
     buffer: Buffer | None
     alive: list[bool]
-    env_steps: list[int]
+    counted: list[int]
     stopped_at: list[int | None]
     seconds: float
     ended: bool
@@ -119,11 +121,12 @@ class Training:
         self.selection = Selection(run.setup, program) if run.description.select else None
         self.until_save = run_loop.Timer(run.options.checkpoint_seconds)
         self.best = Best(run.directory, run.description, run.setup, run.console) if run.options.keep_best else None
-        self.every = math.ceil(run.options.eval_every / self.trainer.env_steps) if plays else 0
+        self.every = math.ceil(run.options.eval_every / self.trainer.counts) if plays else 0
         self.policy_of = jax.vmap(self.trainer.learner.policy)
         self.digest = run.description.digest
         self.trained = 0  # frames in this process
-        self.ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(run.directory / METRICS))
+        ended = any(so_far.done) and any(row.get("episodes") for row in log.rows(run.directory / METRICS))
+        self.ended = ended or bool(self.trainer.updates)  # recorded episodes have all ended
         self.told_that_none_ended = self.told_that_some_are_unknown = False
         self.game = first_share(self.trainer.fleet.env)
         self.playing = False
@@ -134,15 +137,16 @@ class Training:
     def opened(self) -> Iterator[None]:
         """Opens the logs, the saver and the progress report, and closes the program at the end."""
         run, so_far = self.run, self.so_far
-        total = self.trainer.env_steps * self._iterations_left()
-        known = metrics.Known(self.trainer.frames(max(so_far.done)), so_far.seconds)
+        total = self.trainer.counts * self._iterations_left()
+        known = metrics.Known(self.trainer.counted(max(so_far.done)), so_far.seconds, self.trainer.axis)
         activity = lambda: (0, "evaluating") if self.playing else self.program.under_way()
         with contextlib.ExitStack() as stack:
             self.logs, self.saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
             stack.callback(self.program.close)
             self.clock.restart()  # the time of loggers does not count
             what = "return" if self.game is None else "% won by seat 0:"
-            showing = progress.show(run.console, max(1, total), self.clock.seconds, activity, what)
+            what = "loss" if self.trainer.updates else what
+            showing = progress.show(run.console, max(1, total), self.clock.seconds, activity, what, self.trainer.unit)
             self.report = stack.enter_context(showing)
             yield
 
@@ -209,16 +213,21 @@ class Training:
         ran = self.ran.of(chunk.metrics)
         written = functools.partial(self.logs.chunk, chunk._replace(state=(), metrics=ran), self.done + 1, self.ran)
         self.saving.later(functools.partial(written, self.clock.seconds()))
-        self.trained += (chunk.done - self.done) * self.trainer.env_steps * len(self.ran.labels)
+        self.trained += (chunk.done - self.done) * self.trainer.counts * len(self.ran.labels)
         self.state, self.done = chunk.state, chunk.done
-        latest = metrics.returns(ran, self.game or "episode_return") * (100 if self.game else 1)
-        self.report(self.trained, latest, int(ran["alive"][-1].sum()))
+        self.report(self.trained, self._latest(ran), int(ran["alive"][-1].sum()))
         self.ended = self.ended or bool(chunk.metrics["episodes"].any())
         if not self.ended and not self.told_that_none_ended and self.clock.seconds() >= ENDLESS_SECONDS:
             self.told_that_none_ended = True
-            progress.say(self.run.console, endless(self.run, self.trainer.frames(self.done)))
+            progress.say(self.run.console, endless(self.run, self.trainer.counted(self.done)))
         if self.best:
             self.best.watch(chunk.metrics)
+
+    def _latest(self, metrics_of_chunk: dict[str, np.ndarray]) -> np.ndarray:
+        """Returns what the report shows of a chunk's members ``[P]``: their returns, or else their last losses."""
+        if self.trainer.updates:
+            return metrics_of_chunk["loss"][-1]
+        return metrics.returns(metrics_of_chunk, self.game or "episode_return") * (100 if self.game else 1)
 
     def evaluate(self, chunk: Chunk) -> None:
         """Evaluates the members, if it is time; what their evaluation decides is `stop`'s to do."""
@@ -259,7 +268,7 @@ class Training:
             self.saving.later(functools.partial(self.logs.selection, selected.lines))
             if selected.unknown and not self.told_that_some_are_unknown:
                 self.told_that_some_are_unknown = True
-                progress.say(self.run.console, unknown(selected.unknown, self.trainer.frames(self.done)))
+                progress.say(self.run.console, unknown(selected.unknown, self.trainer.counted(self.done)))
             self._go_on_from(selected.state)
 
     def save(self, chunk: Chunk) -> None:
@@ -282,8 +291,17 @@ class Training:
 
     def policies(self) -> PyTree:
         """Returns the policies of the batch's members, on the host."""
-        policy = processes.fetch(self.policy_of(self.state.learner))
-        return jax.tree.map(lambda x: np.asarray(x)[: self.batch.size], policy)
+        return self._on_host(self.policy_of(self.state.learner))
+
+    def _critics(self) -> dict[str, PyTree]:
+        """Returns the critics of the batch's members by name, on the host."""
+        read = self.trainer.learner.critics
+        critics: dict[str, PyTree] = self._on_host(jax.vmap(read)(self.state.learner)) if read else {}
+        return critics
+
+    def _on_host(self, tree: PyTree) -> PyTree:
+        """Returns a tree of the rows of a program, of the members alone, on the host."""
+        return jax.tree.map(lambda x: np.asarray(x)[: self.batch.size], processes.fetch(tree))
 
     def trained_batch(self) -> Trained:
         """Returns the result of the batch."""
@@ -291,9 +309,10 @@ class Training:
         if hasattr(state.curriculum, "buffer"):
             buffer = trees.take(processes.fetch(state.curriculum.buffer), slice(0, size))
         stopped_at = early_stopping.stopped_at(state, size, self.trainer)
-        frames = self.trainer.frames(self.done)
+        frames = self.trainer.counted(self.done)
         return Trained(
             self.policies(),
+            self._critics(),
             buffer,
             processes.fetch(state.alive)[:size].tolist(),
             [frames if at is None or not self.selection else at for at in stopped_at],
@@ -364,9 +383,10 @@ def _joined(parts: list[Trained]) -> Trained:
     buffers = [part.buffer for part in parts if part.buffer is not None]
     return parts[-1]._replace(
         policy=jax.tree.map(arrays, *(part.policy for part in parts)),
+        critics=jax.tree.map(arrays, *(part.critics for part in parts)),
         buffer=jax.tree.map(lambda *x: jnp.concatenate(x), *buffers) if buffers else None,
         alive=several(part.alive for part in parts),
-        env_steps=several(part.env_steps for part in parts),
+        counted=several(part.counted for part in parts),
         stopped_at=several(part.stopped_at for part in parts),
         faults=several(part.faults for part in parts),
     )

@@ -1,0 +1,161 @@
+"""Acceptance experiments of learning from recorded play alone, on three datasets of Pendulum made by our own SAC.
+
+    python scripts/offline.py pendulum|conservative|penalised [--seeds S]
+
+- *replay*: the 20,000 steps that SAC learned from while it learned.
+- *mix*: 90 episodes of random play and 10 of what SAC had learned in the end.
+- *medium*: 100 episodes of SAC after 4,200 steps, whose actions are disturbed by noise of 0.3.
+
+Rewards are divided by 10 to learn from; returns that are told are Pendulum's own. Prints figures a line for each seed,
+and whether each claim holds; the exit status is 1 if one fails.
+"""
+
+import argparse
+import dataclasses
+import functools
+from typing import Any
+
+import claims
+import jax
+import jax.numpy as jnp
+import numpy as np
+from claims import claim, few, population, show
+
+from purerl import bc, cql, envs, evaluate, implicit_q, rebrac, record, sac, td3_bc
+from purerl.algos.algorithm import Algorithm
+from purerl.loops.evaluation import Player, player, random_player
+from purerl.replay.fixed import joined
+from purerl.types import Array, Dataset, Key, Learner, PyTree, Situation
+
+ENV = envs.make("Pendulum-v1")
+STEPS = 20_000
+PLAYED = sac.Config(
+    total_steps=STEPS,
+    num_envs=1,
+    num_steps=4,
+    num_updates=4,
+    capacity=STEPS,
+    warmup_steps=1_000,
+    batch_size=128,
+    hidden_sizes=(128, 128),
+    store_next_obs=True,
+)
+EARLY = 800
+"""Iterations after which the player of *medium* stops."""
+NOISE = 0.3
+"""Standard deviation of its noise, for actions scaled to [-1, 1]."""
+SCALE = 0.1
+UPDATES = 10_000
+
+
+def disturbed(learner: Learner, policy: PyTree) -> Player:
+    """A player by the most likely actions, to which noise is added."""
+
+    def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
+        action, carry = learner.exploit(policy, here, key)
+        noise = NOISE * ENV.action_space.high * jax.random.normal(key, action.shape)
+        return jnp.clip(action + noise, ENV.action_space.low, ENV.action_space.high), carry
+
+    return Player(act, learner.init_carry)
+
+
+@functools.cache
+def datasets() -> dict[str, Dataset]:
+    """The datasets by name; a line tells the mean return of each."""
+    config: Any = claims.sized(PLAYED)
+    trainer = sac.make_trainer(config, ENV)
+    advance = jax.jit(lambda state, count: jax.lax.fori_loop(0, count, lambda _, s: trainer.step(s)[0], state))
+    state = jax.jit(trainer.init)(jax.random.key(0))
+    early = advance(state, few(EARLY, 1))
+    late = advance(state, config.num_iterations)
+    policy = lambda state: trainer.learner.policy(state.learner)
+    keys = jax.random.split(jax.random.key(1), 3)
+    most = record(keys[0], ENV, random_player(ENV), few(90, 9))
+    best = record(keys[1], ENV, player(trainer.learner, policy(late)), few(10, 1))
+    made = {
+        "replay": of_ring(late.replay),
+        "mix": joined([most, best]),
+        "medium": record(keys[2], ENV, disturbed(trainer.learner, policy(early)), few(100, 4)),
+    }
+    for name, data in made.items():
+        print(f"{name}: {len(data.reward)} steps, mean return {mean_return(data):.0f}", flush=True)
+    return made
+
+
+def of_ring(ring: Any) -> Dataset:
+    """What a ring of one environment holds, as episodes; the last one is cut off where the ring ends."""
+    filled = int(ring.filled)
+    items = jax.tree.map(lambda x: np.asarray(x)[:filled, 0], ring.items)
+    truncated = items.truncated.copy()
+    truncated[-1] |= not items.terminated[-1]
+    last = items.terminated | truncated
+    return Dataset(items.obs, items.action, items.reward, items.terminated, truncated, items.next_obs[last])
+
+
+def mean_return(data: Dataset) -> float:
+    """The mean return of the episodes of a dataset."""
+    return float(np.sum(data.reward) / np.sum(data.last))
+
+
+def returns(algo: Algorithm, config: Any, data: Dataset, seeds: int) -> np.ndarray:
+    """Mean returns of 100 episodes by the policies that are learned from a dataset ``[S]``."""
+    scaled = data._replace(reward=(SCALE * data.reward).astype(np.float32))
+
+    def make_train(config: Any) -> Any:
+        train, learner = algo.make_train(config, ENV, data=scaled), algo.make_learner(config, ENV)
+
+        def run(key: Key) -> Array:
+            key_train, key_play = jax.random.split(key)
+            policy = learner.policy(train(key_train).state.learner)
+            return jnp.mean(evaluate(key_play, ENV, learner, policy, few(100, 2)).episode_return)
+
+        return run
+
+    return np.asarray(population(make_train, dataclasses.replace(config, total_steps=UPDATES), seeds))
+
+
+def told(title: str, algo: Algorithm, config: Any, seeds: int) -> dict[str, np.ndarray]:
+    """`returns` by dataset, which are printed."""
+    result = {}
+    for name, data in datasets().items():
+        result[name] = returns(algo, config, data, seeds)
+        show(f"{title} on {name}", result[name])
+    return result
+
+
+def pendulum(seeds: int) -> None:
+    """Behaviour cloning, TD3+BC, implicit Q-learning, and TD3 without cloning."""
+    cloned = told("bc", bc, bc.Config(), seeds)["mix"]
+    mean = mean_return(datasets()["mix"])
+    claim(f"bc on mix: within 15 % of {mean:.0f}", np.all(abs(cloned - mean) <= 0.15 * abs(mean)))
+    told("td3-bc", td3_bc, td3_bc.Config(), seeds)
+    implicit = told("implicit-q", implicit_q, implicit_q.Config(), seeds)
+    claim("implicit-q on replay: at least -160 on every seed", implicit["replay"].min() >= -160)
+    claim("implicit-q on mix: at least -230 on every seed", implicit["mix"].min() >= -230)
+    alone = told("td3-bc without cloning", td3_bc, td3_bc.Config(cloning=0.0), seeds)
+    claim("td3-bc without cloning on medium: below -1000 on every seed", alone["medium"].max() < -1000)
+
+
+def conservative(seeds: int, conservatism: float = 1.0, samples: int = 10) -> None:
+    """Conservative Q-learning."""
+    config = cql.Config(conservatism=conservatism, action_samples=samples)
+    told(f"cql, conservatism {conservatism:g}", cql, config, seeds)
+
+
+def penalised(seeds: int, cloning: float = 0.01, critic: float = 0.01) -> None:
+    """ReBRAC, of sizes like those of the others."""
+    sizes = {"batch_size": 256, "learning_rate": 3e-4, "actor_learning_rate": 3e-4, "hidden_sizes": (256, 256)}
+    config = rebrac.Config(cloning=cloning, critic_cloning=critic, **sizes)
+    told(f"rebrac, {cloning:g} and {critic:g}", rebrac, config, seeds)
+
+
+EXPERIMENTS = {"pendulum": (pendulum, 3), "conservative": (conservative, 3), "penalised": (penalised, 3)}
+"""What runs, and on how many seeds."""
+
+
+def parser() -> argparse.ArgumentParser:
+    return claims.command_line(__doc__, EXPERIMENTS)
+
+
+if __name__ == "__main__":
+    claims.main(parser(), EXPERIMENTS)

@@ -1,0 +1,147 @@
+"""Trainings from recorded play alone, from the command line to their results."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import run
+
+from purerl import envs, load_dataset
+
+PENDULUM = ["--env", "Pendulum-v1", "--env-params", "max_episode_steps=20"]
+SMALL = ["--hidden-sizes", "8", "--num-updates", "10", "--batch-size", "8", "--eval-episodes", "2"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Two files of random play, and one of another environment."""
+    directory = tmp_path_factory.mktemp("offline")
+    for name, seed in (("a", "0"), ("b", "1")):
+        out = directory / f"{name}.safetensors"
+        run("record", "random", *PENDULUM, "--episodes", "8", "--seed", seed, "--out", out)
+    run("record", "random", "--env", "Pendulum-v1", "--episodes", "1", "--out", directory / "other.safetensors")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def both(place):
+    return ["--data", place / "a.safetensors", place / "b.safetensors"]
+
+
+@pytest.fixture(scope="module")
+def trained(place, both):
+    """Two agents, in the environment of the dataset's card, evaluated every 20 updates."""
+    run(
+        "train",
+        "bc",
+        *both,
+        *SMALL,
+        "--total-steps",
+        "40",
+        "--num-seeds",
+        "2",
+        "--eval-every",
+        "20",
+        "--out",
+        place / "run",
+    )
+    return place / "run"
+
+
+def contents(directory, name):
+    return json.loads((directory / name).read_text())
+
+
+def rows(directory, name):
+    return [json.loads(line) for line in (directory / name).read_text().splitlines()]
+
+
+def line(capsys, *args):
+    run(*args, expect=2)
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
+    assert len(error) == 1
+    return error[0]
+
+
+def test_a_run_counts_updates(trained, place):
+    summary, config = contents(trained, "summary.json"), contents(trained, "config.json")
+    assert summary["status"] == "completed" and summary["updates"] == 40 and summary["all_updates"] == 80
+    assert summary["env_steps"] == summary["all_env_steps"] == summary["steps_per_second"] == 0
+    assert summary["updates_per_second"] > 0 and np.isfinite(summary["return_per_seed"]).all()
+    assert config["env"] == "Pendulum-v1" and config["env_params"] == {"max_episode_steps": 20}
+    paths = config["datasets"]["data"]["path"]
+    assert paths == [str(place / "a.safetensors"), str(place / "b.safetensors")]
+    assert len(set(config["datasets"]["data"]["sha256"])) == 2
+    logged = rows(trained, "metrics.jsonl")
+    assert [row["updates"] for row in logged[::2]] == [10, 20, 30, 40] and not any("env_steps" in row for row in logged)
+    assert all(row["episodes"] == 0 and row["episode_return"] is None and row["loss"] > 0 for row in logged)
+    evaluated = rows(trained, "evaluations.jsonl")
+    assert [row["updates"] for row in evaluated] == [20, 20, 40, 40]
+    assert [row["eval_return"] for row in evaluated[2:]] == summary["return_per_seed"]
+    assert rows(trained, "times.jsonl")[-1]["updates_per_second"] > 0
+    assert (trained / "curve.png").exists()
+
+
+def test_files_are_joined_episode_by_episode(place):
+    env = envs.make("Pendulum-v1", max_episode_steps=20)
+    a, b = (load_dataset(place / f"{name}.safetensors", env) for name in "ab")
+    whole = load_dataset([place / "a.safetensors", place / "b.safetensors"], env)
+    np.testing.assert_array_equal(whole.obs, np.concatenate([a.obs, b.obs]))
+    np.testing.assert_array_equal(whole.final_obs, np.concatenate([a.final_obs, b.final_obs]))
+    assert whole.last.sum() == len(whole.final_obs) == 16
+
+
+def test_a_longer_run_has_the_bits_of_one_that_was_resumed(trained, place, both, capsys):
+    run("train", "bc", *both, *SMALL, "--total-steps", "60", "--num-seeds", "2", "--out", place / "whole")
+    moved = place / "moved.safetensors"
+    (place / "b.safetensors").rename(moved)
+    try:
+        resume = ["resume", trained, "--total-steps", "60"]
+        assert "No such file or directory" in line(capsys, *resume)
+        given = ["--data", place / "a.safetensors", moved]
+        assert "data: has 1 files, the run has 2" in line(capsys, *resume, *given[:2])
+        assert "sha256 differs" in line(capsys, *resume, "--data", moved, moved)
+        run(*resume, *given)
+    finally:
+        moved.rename(place / "b.safetensors")
+    assert (
+        contents(trained, "summary.json")["return_per_seed"]
+        == contents(place / "whole", "summary.json")["return_per_seed"]
+    )
+    assert (trained / "policy.safetensors").read_bytes() == (place / "whole" / "policy.safetensors").read_bytes()
+
+
+def test_a_sweep_shares_the_dataset(place, both, capsys):
+    sizes = ["--total-steps", "20", "--learning-rate", "1e-4:1e-2:log:3", "--num-seeds", "2"]
+    run("sweep", "bc", *both, *SMALL, *sizes, "--out", place / "sweep")
+    assert len(contents(place / "sweep", "sweep.json")["ranked"]) == 3
+    capsys.readouterr()
+    plans = []
+    for seeds in ("1", "4"):
+        run("plan", "bc", *both, *SMALL, "--num-seeds", seeds, "--json")
+        plans.append(json.loads(capsys.readouterr().out))
+    floats, others = 3 + 1 + 1, 2  # an observation, an action and a reward; both flags
+    each = 4 * floats + others + 4  # and where samples begin
+    assert plans[0]["unit"] == "updates" and plans[1]["frames"] == 4 * plans[0]["frames"]
+    for plan in plans:
+        assert plan["dataset_bytes"] == pytest.approx(320 * each, rel=0.1)
+    assert plans[0]["bytes_per_member"] < plans[0]["peak_bytes"]
+
+
+def test_what_is_refused(place, both, capsys):
+    train = ["train", "bc", *both, *SMALL]
+    told = line(capsys, "train", "iql", *both)
+    assert "iql (Independent Q-learning of a team) learns by playing" in told
+    assert "implicit-q (Implicit Q-learning" in told
+    for given, text in (
+        (["train", "bc", *SMALL], "data: is missing; give --data FILE, a file of `purerl record`"),
+        (["train", "bc", *SMALL, "--env", "Pendulum-v1"], "data: is missing"),
+        ([*train, "--keep-best"], "keep_best = True: no episodes are played in a training from recorded play"),
+        ([*train, "--stop-at", "-100"], "give eval_every"),
+        ([*train, "--shards", "2"], "shards = 2: is not supported with recorded play"),
+        ([*train, "--total-steps", "9"], "total_steps = 9: must be at least num_updates = 10"),
+        (["train", "bc", *both[:2], *SMALL, "--env", "CartPole-v1"], "was played with env = 'Pendulum-v1'"),
+        (["train", "bc", "--data", place / "a.safetensors", place / "other.safetensors"], "was played with env_params"),
+    ):
+        assert text in line(capsys, *given, "--out", place / "never")
+    assert not (place / "never").exists()
