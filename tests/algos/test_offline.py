@@ -179,6 +179,7 @@ def test_implicit_q_learning():
     slow.matches(after.target_params["critic"])
 
 
+@pytest.mark.rest
 def test_rebrac():
     """Both distances, and none to a next action where an episode was cut off; the actor climbs the lesser critic."""
     config = rebrac.Config(**CRITICS, cloning=0.3, critic_cloning=0.2)
@@ -222,6 +223,7 @@ def squashed(out, noise):
     return np.tanh(u), density.sum(axis=-1), np.exp(log_std)
 
 
+@pytest.mark.rest
 def test_cql_of_a_box():
     """The soft maximum over uniform actions and those of the policy, by their densities, less the recorded action."""
     config = cql.Config(**CRITICS, conservatism=0.5, action_samples=3, initial_temperature=0.2)
@@ -328,6 +330,7 @@ def test_time_limits_bootstrap(algo):
     assert value(mistaken(play)) < 5
 
 
+@pytest.mark.rest
 def test_one_program_serves_several_trainings_of_one_dataset():
     """The data are an argument of it, which `jax.vmap` does not copy, and no part of a state."""
     play = record(jax.random.key(0), SIGNED, random_player(SIGNED), 32)
@@ -346,6 +349,7 @@ def test_one_program_serves_several_trainings_of_one_dataset():
         np.testing.assert_allclose(ours[1], one, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.rest
 def test_observations_are_standardised_by_the_dataset():
     """By the mean and the deviation of all of it, before the first update; the policy holds them."""
     env = envs.make("Pendulum-v1", max_episode_steps=20)

@@ -8,6 +8,8 @@ from commands import run
 
 from purerl import envs, load_dataset
 
+pytestmark = pytest.mark.rest
+
 PENDULUM = ["--env", "Pendulum-v1", "--env-params", "max_episode_steps=20"]
 SMALL = ["--hidden-sizes", "8", "--num-updates", "10", "--batch-size", "8", "--eval-episodes", "2"]
 
