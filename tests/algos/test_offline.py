@@ -327,7 +327,7 @@ def test_time_limits_bootstrap(algo):
         return jnp.mean(network.q_values(params["critic"], play.obs[:1], jnp.asarray(play.action[:1])))
 
     np.testing.assert_allclose(value(play), 10.0, rtol=0.08)
-    assert value(mistaken(play)) < 5
+    assert value(mistaken(play)) < 7
 
 
 @pytest.mark.rest
