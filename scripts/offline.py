@@ -52,8 +52,9 @@ def disturbed(learner: Learner, policy: PyTree) -> Player:
     """A player by the most likely actions, to which noise is added."""
 
     def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
-        action, carry = learner.exploit(policy, here, key)
-        noise = NOISE * ENV.action_space.high * jax.random.normal(key, action.shape)
+        key_act, key_noise = jax.random.split(key)
+        action, carry = learner.exploit(policy, here, key_act)
+        noise = NOISE * ENV.action_space.high * jax.random.normal(key_noise, action.shape)
         return jnp.clip(action + noise, ENV.action_space.low, ENV.action_space.high), carry
 
     return Player(act, learner.init_carry)

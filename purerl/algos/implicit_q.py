@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import draw
 from purerl.algos.algorithm import Algorithm
+from purerl.formulas import distributions, td_errors
 from purerl.formulas import offline as formulas
-from purerl.formulas import td_errors
 from purerl.learners.families import off_policy_gradients, offline
 from purerl.learners.families.off_policy_gradients import Acting, Batch, OffPolicyGradientState
 from purerl.learners.parts import settings
@@ -45,24 +44,26 @@ def make_network(config: ImplicitQConfig, env: Env) -> ActorAndCritics:
     return off_policy_gradients.networks_for_box(config, env, 2)
 
 
-def gaussian(out: Array) -> tuple[Array, Array]:
-    """Returns means in [-1, 1] and logarithms of standard deviations, both ``[..., D]``, of an actor's outputs."""
+def gaussian(out: Array) -> Array:
+    """Returns the parameters ``[..., 2 * D]`` of `distributions.gaussian` that an actor's outputs stand for.
+
+    They are means in [-1, 1], and logarithms of standard deviations within `LOG_STD_RANGE`.
+    """
     mean, log_std = jnp.split(out, 2, axis=-1)
-    return jnp.tanh(mean), jnp.clip(log_std, *LOG_STD_RANGE)
+    return jnp.concatenate([jnp.tanh(mean), jnp.clip(log_std, *LOG_STD_RANGE)], axis=-1)
 
 
 def gaussian_acting(env: Env, network: ActorAndCritics) -> Acting:
     """Makes the acting of a Gaussian policy, whose samples are clipped to the box of ``env``. It explores nothing."""
-    to_box, _ = off_policy_gradients.units(env.action_space)
+    policy, box = distributions.gaussian(env.action_space), env.action_space
 
     def exploit(actor: PyTree, obs: PyTree) -> Array:
-        return to_box(gaussian(network.act(actor, obs))[0])
+        return policy.mode(gaussian(network.act(actor, obs)))
 
     def sample(actor: PyTree, obs: PyTree, noise: Array) -> Array:
-        mean, log_std = gaussian(network.act(actor, obs))
-        return to_box(jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0))
+        return jnp.clip(policy.sample(gaussian(network.act(actor, obs)), noise), box.low, box.high)
 
-    return Acting(lambda key, shape: draw.normal(key, (*shape, network.size)), None, exploit, sample=sample)
+    return Acting(policy.noise, None, exploit, sample=sample)
 
 
 def make_learner(
@@ -80,7 +81,7 @@ def make_learner(
     network = given_or_own(network, make_network(config, env), env.observation_space)
     values = Head(settings.make_torso(config, env, config.critic_sizes), 1, scale=1.0)
     _, to_unit = off_policy_gradients.units(env.action_space)
-    free = off_policy_gradients.free_dimensions(env.action_space)
+    policy = distributions.gaussian(env.action_space)
     agent = offline.make_agent(config, gaussian_acting(env, network), ("critic",), **parts)
 
     def init_params(key: Key, obs: PyTree) -> dict[str, PyTree]:
@@ -104,7 +105,7 @@ def make_learner(
             """V and the policy share no parameters, so the gradient of the sum is that of each."""
             advantage = target_q - value(params["value"], batch.obs)
             weight = formulas.advantage_weight(advantage, config.inverse_temperature, config.max_weight)
-            log_prob = formulas.normal_log_prob(*gaussian(network.act(params["actor"], batch.obs)), action, free)
+            log_prob = policy.log_prob(gaussian(network.act(params["actor"], batch.obs)), batch.action)
             of_value = formulas.expectile_loss(advantage, config.expectile)
             metrics = {"advantage_weight": jnp.mean(weight), "value_loss": jnp.mean(batch.weight * of_value)}
             return jnp.mean(batch.weight * (of_value - weight * log_prob)), metrics

@@ -25,7 +25,7 @@ from purerl.types import Array, Dataset, Env, Key, Learner, Metrics, Outcome, Py
 
 
 @cfg.config(policy_delay=2, batch_size=1024, learning_rate=1e-3, actor_learning_rate=1e-3, hidden_sizes=(256, 256, 256))
-class ReBRACConfig(offline.OfflineConfig):
+class ReBRACConfig(off_policy_gradients.TargetNoise, offline.OfflineConfig):
     """Settings of ReBRAC."""
 
     cloning: cfg.NonNegative = 0.01
@@ -34,10 +34,6 @@ class ReBRACConfig(offline.OfflineConfig):
     """Weight (beta_2) in the critics' target of the squared distance of its action to the next recorded one."""
     critic_layer_norm: bool = True
     """Layer normalisation before each activation of the critics. That of the actor is layer_norm."""
-    target_noise: cfg.NonNegative = 0.2
-    """Standard deviation of the noise on target actions, for actions scaled to [-1, 1]."""
-    target_noise_clip: cfg.NonNegative = 0.5
-    """Upper clip of the magnitude of the noise on target actions."""
 
 
 def make_network(config: ReBRACConfig, env: Env) -> ActorAndCritics:

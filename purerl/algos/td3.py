@@ -21,13 +21,8 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Upda
 
 
 @cfg.config(num_critics=2, policy_delay=2, noise_deviation=0.1)
-class TD3Config(ddpg.DDPGConfig):
+class TD3Config(off_policy_gradients.TargetNoise, ddpg.DDPGConfig):
     """Settings of TD3."""
-
-    target_noise: cfg.NonNegative = 0.2
-    """Standard deviation of the noise on target actions, for actions scaled to [-1, 1]."""
-    target_noise_clip: cfg.NonNegative = 0.5
-    """Upper clip of the magnitude of the noise on target actions."""
 
 
 def make_learner(

@@ -22,17 +22,13 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Upda
 
 
 @cfg.config(policy_delay=2, normalize_obs=True)
-class TD3BCConfig(offline.OfflineConfig):
+class TD3BCConfig(off_policy_gradients.TargetNoise, offline.OfflineConfig):
     """Settings of TD3+BC."""
 
     q_weight: cfg.NonNegative = 2.5
     """Weight (alpha) of the value of the policy's action, divided by the mean size of the values of a batch."""
     cloning: cfg.NonNegative = 1.0
     """Weight of the squared distance of the policy's action to the recorded one. 0: TD3 alone."""
-    target_noise: cfg.NonNegative = 0.2
-    """Standard deviation of the noise on target actions, for actions scaled to [-1, 1]."""
-    target_noise_clip: cfg.NonNegative = 0.5
-    """Upper clip of the magnitude of the noise on target actions."""
 
 
 def make_network(config: offline.OfflineConfig, env: Env) -> ActorAndCritics:

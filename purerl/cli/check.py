@@ -11,7 +11,7 @@ from purerl.errors import ConfigError, own_code
 
 if TYPE_CHECKING:
     from purerl.envs.check_env import Examined
-    from purerl.runs.describing.options import CheckOptions
+    from purerl.runs.describing.reading_options import CheckOptions
     from purerl.types import Env
 
 
@@ -26,7 +26,7 @@ def check_env(args: list[str]) -> int:
             unless ``--json`` is given.
     """
     from purerl import config as cfg
-    from purerl.runs.describing.options import CheckOptions
+    from purerl.runs.describing.reading_options import CheckOptions
 
     options = parsing.parse(CheckOptions, "purerl check-env", args, positional=True)
     cfg.check(options)

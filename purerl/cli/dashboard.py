@@ -19,7 +19,7 @@ FOLDER = "runs"
 def dashboard(args: list[str]) -> int:
     """Runs ``purerl dashboard [FOLDER]``: serves the page until it is interrupted."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import DashboardOptions
+    from purerl.runs.describing.reading_options import DashboardOptions
 
     if not args or (args[0].startswith("-") and not {"-h", "--help"} & set(args)):
         args = [FOLDER, *args]

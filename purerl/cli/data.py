@@ -10,7 +10,7 @@ def data(args: list[str]) -> int:
     """Runs ``purerl data FILE|FOLDER|minari:NAME``."""
     from purerl import config as cfg
     from purerl.cli import EXIT_BAD_INPUT
-    from purerl.runs.describing.options import DataOptions
+    from purerl.runs.describing.reading_options import DataOptions
     from purerl.store import minari
 
     options = parsing.parse(DataOptions, "purerl data", args, positional=True)

@@ -10,7 +10,7 @@ from purerl.names import shown
 def export(args: list[str]) -> int:
     """Runs ``purerl export RUN --to stablehlo|numpy|onnx``."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import ExportOptions
+    from purerl.runs.describing.reading_options import ExportOptions
 
     options = parsing.parse(ExportOptions, "purerl export", args, positional=True)
     cfg.check(options)

@@ -11,7 +11,7 @@ from purerl.errors import ConfigError
 def grow(args: list[str]) -> int:
     """Runs ``purerl grow RUN --hidden-sizes ...``, which makes a new run directory, from which `resume` goes on."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import GrowOptions
+    from purerl.runs.describing.reading_options import GrowOptions
 
     options = parsing.parse(GrowOptions, "purerl grow", args, positional=True)
     cfg.check(options)

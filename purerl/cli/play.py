@@ -11,7 +11,7 @@ from purerl.errors import ConfigError
 def play(args: list[str]) -> int:
     """Runs ``purerl play RUN``."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import PlayOptions
+    from purerl.runs.describing.reading_options import PlayOptions
 
     options = parsing.parse(PlayOptions, "purerl play", args, positional=True)
     cfg.check(options)

@@ -15,7 +15,7 @@ def plot(args: list[str]) -> int:
 
     It reads only config files, logs and JSON, and for ``--kind levels`` the run and its levels as well.
     """
-    from purerl.runs.describing.options import PlotOptions
+    from purerl.runs.describing.reading_options import PlotOptions
 
     options = parsing.parse(PlotOptions, "purerl plot", args, positional=True)
     if not options.runs:

@@ -18,7 +18,7 @@ from purerl.names import here
 def evaluate(args: list[str]) -> int:
     """Runs ``purerl eval RUN``."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import EvalOptions
+    from purerl.runs.describing.reading_options import EvalOptions
 
     options = parsing.parse(EvalOptions, "purerl eval", args, positional=True)
     cfg.check(options)
@@ -57,7 +57,7 @@ def evaluate(args: list[str]) -> int:
 def compare(args: list[str]) -> int:
     """Runs ``purerl compare RUN RUN ...``."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import CompareOptions
+    from purerl.runs.describing.reading_options import CompareOptions
 
     options = parsing.parse(CompareOptions, "purerl compare", args, positional=True)
     if not options.runs:

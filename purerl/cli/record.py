@@ -10,7 +10,7 @@ from purerl.display import output
 def record(args: list[str]) -> int:
     """Runs ``purerl record POLICY`` or ``purerl record POLICY=SHARE ...``."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import RecordOptions
+    from purerl.runs.describing.reading_options import RecordOptions
 
     options = parsing.parse(RecordOptions, "purerl record", args, positional=True)
     cfg.check(options)

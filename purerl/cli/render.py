@@ -11,7 +11,7 @@ from purerl.names import shown
 def render(args: list[str]) -> int:
     """Runs ``purerl render RUN --out FILE``."""
     from purerl import config as cfg
-    from purerl.runs.describing.options import RenderOptions
+    from purerl.runs.describing.reading_options import RenderOptions
 
     options = parsing.parse(RenderOptions, "purerl render", args, positional=True)
     cfg.check(options)

@@ -15,7 +15,7 @@ from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.exports import programs, runner
 from purerl.names import here
-from purerl.runs.describing.options import ExportOptions
+from purerl.runs.describing.reading_options import ExportOptions
 from purerl.runs.describing.run_directory import EXPORTS, check_out
 from purerl.runs.reading import choosing, evaluation, loading
 from purerl.store import trusted_modules, writing

@@ -4,9 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from purerl import trees
 from purerl.types import Array, Scalar
 
 
@@ -36,19 +34,6 @@ def advantage_weight(advantage: Array, inverse_temperature: Scalar, most: Scalar
     """
     exponent = jnp.minimum(inverse_temperature * jax.lax.stop_gradient(advantage), jnp.log(jnp.float32(most)))
     return jnp.exp(exponent)
-
-
-def normal_log_prob(mean: Array, log_std: Array, x: Array, moving: np.ndarray | None = None) -> Array:
-    """Computes the log-density ``[...]`` of a Gaussian with independent dimensions, in nats.
-
-    Args:
-        mean: ``[..., D]``.
-        log_std: Logarithms of the standard deviations ``[..., D]``.
-        x: Where the density is taken ``[..., D]``.
-        moving: Which dimensions ``[D]`` are no constants, and count; None: all.
-    """
-    each = -0.5 * jnp.square((x - mean) * jnp.exp(-log_std)) - log_std - 0.5 * math.log(2 * math.pi)
-    return jnp.sum(each if moving is None else jnp.where(trees.like(moving, each), each, 0.0), axis=-1)
 
 
 def log_integral(q: Array, log_density: Array) -> Array:

@@ -123,8 +123,7 @@ def test_behaviour_cloning_of_discrete_actions():
 
 @pytest.mark.parametrize("cloning", [0.0, 0.7])
 def test_td3_bc(cloning):
-    """By a value of 0.7 that a constant multiplies, and without it; a quantity that changes with the critics must let
-    no gradient through."""
+    """With cloning and without. The mean size of the values, by which they are divided, lets no gradient through."""
     config = td3_bc.Config(**CRITICS, cloning=cloning)
     learner = td3_bc.make_learner(config, ENV)
     state = learner.init(jax.random.key(0), jnp.zeros((1, OBS)))
@@ -317,8 +316,8 @@ def mistaken(play):
 @pytest.mark.parametrize("algo", [td3_bc, implicit_q], ids=lambda algo: algo.name)
 def test_time_limits_bootstrap(algo):
     """Reward 1 a step, cut every 5: worth 1 / (1 - gamma) = 10. Taken for an end, the same steps are worth far less."""
-    play = record(jax.random.key(0), SIGNED, random_player(SIGNED), 8)
-    rates = {"learning_rate": 1e-2, "actor_learning_rate": 1e-2}
+    play = record(jax.random.key(0), SIGNED, random_player(SIGNED), 32)
+    rates = {"learning_rate": 1e-2, "actor_learning_rate": 1e-2, "normalize_obs": False}
     config = algo.Config(**SMALL, **rates, gamma=0.9, tau=0.2, total_steps=3000)
     network = make_network(config, SIGNED)
 
@@ -326,8 +325,8 @@ def test_time_limits_bootstrap(algo):
         params = jax.jit(algo.make_train(config, SIGNED, data=play))(jax.random.key(0)).state.learner.params
         return jnp.mean(network.q_values(params["critic"], play.obs[:1], jnp.asarray(play.action[:1])))
 
-    np.testing.assert_allclose(value(play), 10.0, rtol=0.08)
-    assert value(mistaken(play)) < 7
+    np.testing.assert_allclose(value(play), 10.0, rtol=0.03)
+    assert value(mistaken(play)) < 5
 
 
 @pytest.mark.rest

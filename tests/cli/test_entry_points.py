@@ -16,7 +16,8 @@ from purerl.algos import ALGORITHMS
 from purerl.catalogue import families
 from purerl.cli import main, parsing
 from purerl.errors import ConfigError
-from purerl.runs.describing.options import EvalOptions, TrainOptions
+from purerl.runs.describing.options import TrainOptions
+from purerl.runs.describing.reading_options import EvalOptions
 from purerl.runs.running import forecast
 from purerl.store.writing import atomic
 from purerl.version import __version__

@@ -11,7 +11,7 @@ from purerl.algos import ALGORITHMS
 from purerl.cli import helping, parsing
 from purerl.display import output
 from purerl.learned import SOCKET_NAMES
-from purerl.runs.describing import options
+from purerl.runs.describing import options, reading_options
 
 OWN = '''
 import dataclasses
@@ -91,6 +91,10 @@ def test_few_options_are_shown_first(shown, command):
     assert first.splitlines()[-1] == f"--help all shows {len(names(whole)) - len(names(first))} more"
 
 
+def test_the_data_and_own_settings_are_shown_first(shown):
+    assert {"data", "cloning", "total-steps"} <= set(names(shown("train", "td3-bc", "--help")))
+
+
 def test_all_options_stand_under_headings(shown):
     text = shown("train", "ppo", "--help", "all")
     kind = parsing.grouped(parsing.with_learned(options.TrainOptions, "ppo"), ALGORITHMS["ppo"])
@@ -127,7 +131,8 @@ def test_values_of_a_file_are_shown_as_defaults(shown, tmp_path):
 
 
 def test_only_options_are_named_as_often_changed():
-    kinds = [kind for kind in vars(options).values() if dataclasses.is_dataclass(kind)]
+    of_commands = {**vars(options), **vars(reading_options)}.values()
+    kinds = [kind for kind in of_commands if dataclasses.is_dataclass(kind)]
     kinds += [parsing.with_settings(options.EvolveOptions, socket) for socket in SOCKET_NAMES]
     kinds += [parsing.with_learned(options.TrainOptions, algo) for algo in ALGORITHMS]
     kinds += [algorithm.Config for algorithm in ALGORITHMS.values()]

@@ -19,7 +19,7 @@ from serving import asking, served
 from purerl import envs, spaces
 from purerl.display import text_boards
 from purerl.errors import ConfigError
-from purerl.runs.describing.options import PlayOptions
+from purerl.runs.describing.reading_options import PlayOptions
 from purerl.runs.reading import games, overview, playing
 
 LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]

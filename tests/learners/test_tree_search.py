@@ -119,7 +119,7 @@ def searches(monkeypatch, num_agents, apart=False, agent=None, **settings):
         return found[-1]
 
     monkeypatch.setattr(planning, "plan", spy)
-    noise = learner.noise(KEY, (ROOTS * num_agents,))
+    noise = learner.noise(jax.random.key(7), (ROOTS * num_agents,))
 
     @jax.jit
     def run():
@@ -158,7 +158,7 @@ def check_recorded(game, num_agents, action, extras, planned):
             np.testing.assert_array_equal(extras.value[row], planned.value[place] * (1 if mine else -1))
 
 
-GUMBEL = {1: {"value_scale": 0.03}, 2: {"considered_actions": 2, "value_scale": 0.03, "rescale_values": False, "epsilon": 0.5}}
+GUMBEL = {1: {}, 2: {"considered_actions": 2, "value_scale": 0.03, "rescale_values": False, "epsilon": 0.5}}
 """Settings by number of agents."""
 
 

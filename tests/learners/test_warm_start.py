@@ -7,7 +7,7 @@ import pytest
 from compiling import at_random, core
 from jax.flatten_util import ravel_pytree
 
-from purerl import ConfigError, counters, dqn, envs, ppo, sac, td3
+from purerl import ConfigError, counters, cql, dqn, envs, implicit_q, ppo, sac, td3, td3_bc
 from purerl.algos import ALGORITHMS
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import warm_start
@@ -35,6 +35,18 @@ def test_every_algorithm_begins_with_a_policy(name):
     given = jax.random.key(0), obs
     anew, policy = jax.eval_shape(lambda *given: (state := learner.init(*given), learner.policy(state)), *given)
     assert jax.eval_shape(begin, *given, policy) == anew
+
+
+@pytest.mark.parametrize(
+    ("algo", "names"),
+    [(cql, {"critic", "log_temperature"}), (implicit_q, {"critic", "value"}), (td3_bc, {"critic"})],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_what_is_kept_of_recorded_play(algo, names):
+    """What another training can begin with beside the actor."""
+    learner = algo.make_learner(algo.Config(hidden_sizes=(8,)), PENDULUM)
+    state = jax.eval_shape(learner.init, jax.random.key(0), jnp.zeros((1, 3)))
+    assert set(learner.critics(state)) == names
 
 
 @pytest.mark.rest

@@ -55,6 +55,19 @@ def test_a_card_without_sound_bounds(path, limits):
     assert contents.described(path)["actions_at_bounds"] is None
 
 
+def test_numbers_that_are_constants_do_not_count(path):
+    """Of the others the first number is at a bound in 3 of 5 steps, as above."""
+    stored(path, {"action_bounds": {"action": [[-2, 0.5], [2, 0.5]]}})
+    assert contents.described(path)["actions_at_bounds"] == 0.6
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_parameters_that_a_card_cannot_hold(tmp_path, number):
+    with pytest.raises(ConfigError, match="env_params: .* has a number that is not finite"):
+        contents.save(tmp_path / "x.safetensors", DATA, ACTIONS, "E-v0", {"range": [0.7, number]}, POLICY, {})
+    assert not any(tmp_path.iterdir())
+
+
 def test_choices_have_no_bounds():
     assert contents.bounds({"x": spaces.Discrete(3), "y": spaces.Box(0, 3, (), jnp.int32)}) == {}
     assert contents.bounds({"y": spaces.Box(0, 1, (2,), jnp.float32)}) == {"action.y": [[0, 0], [1, 1]]}

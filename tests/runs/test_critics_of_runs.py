@@ -14,7 +14,7 @@ from purerl.errors import ConfigError
 from purerl.store import policies
 
 SMALL = ["--env", "Pendulum-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
-COMMANDS = {name: ["train", name, *SMALL, *REPLAY, "--num-updates", "4"] for name in ("td3", "sac")}
+COMMANDS = {name: ["train", name, *SMALL, *REPLAY, "--num-updates", "4"] for name in ("td3", "sac", "ddpg")}
 STILL = ["--learning-rate", "1e-30", "--actor-learning-rate", "1e-30"]
 
 
@@ -69,6 +69,14 @@ def test_policies_of_before_begin_with_new_critics(source, tmp_path, capsys):
     assert load(old).critics == {}
     run(*COMMANDS["td3"], *STILL, "--warm-start", f"{old}:0", "--out", tmp_path / "run")
     assert f"{old}: has no critic that fits this training, where they begin anew" in capsys.readouterr().err
+    assert "critics" not in json.loads((tmp_path / "run" / "config.json").read_text())["warm_start"]
+
+
+@pytest.mark.rest
+def test_another_algorithm_begins_with_new_critics_where_they_do_not_fit(source, tmp_path, capsys):
+    """DDPG has one critic, and TD3 two."""
+    run(*COMMANDS["ddpg"], "--warm-start", f"{source}:0", "--out", tmp_path / "run")
+    assert "has no critic that fits this training, where they begin anew" in capsys.readouterr().err
     assert "critics" not in json.loads((tmp_path / "run" / "config.json").read_text())["warm_start"]
 
 

@@ -21,6 +21,7 @@ TRAIN = {
     "ppo": ["train", "ppo", *SMALL, "8", "--num-seeds", "3", "--agents-at-once", "2", "--normalize-obs"],
     "dqn": ["train", "dqn", *SMALL, "8", *REPLAY, "--prioritised", "--lag", "1"],
     "sweep": ["sweep", "a2c", *SMALL, "8", "--gamma", "0.9,0.99"],
+    "bc": ["train", "bc", "--hidden-sizes", "8", "8", "--eval-episodes", "2", "--data"],
 }
 
 
@@ -28,7 +29,10 @@ TRAIN = {
 def runs(tmp_path_factory):
     """A small run of each kind."""
     directory = tmp_path_factory.mktemp("runs")
+    play = directory / "play.safetensors"
+    run("record", "random", "--env", "CartPole-v1", "--episodes", 4, "--out", play)
     for name, args in TRAIN.items():
+        args = [*args, play] if args[-1] == "--data" else args
         run(*args, "--total-steps", 512, "--out", directory / name)
     return directory
 

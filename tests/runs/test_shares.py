@@ -39,6 +39,7 @@ def test_one_player_needs_no_share(tmp_path):
         ([], "who: is missing"),
         (["random", "runs/x=0.1"], "who = 'random': has no share"),
         (["random=0", "runs/x=1"], "who = 'random=0': its share must be above 0"),
+        (["random=0"], "who = 'random=0': its share must be above 0"),
         (["random=0.99", "runs/x=0.01"], "its share of 20 episodes is 0.2, which gives none of them"),
         (["random=nan", "runs/x=1"], "who = 'random=nan': has no share"),
         (["random=-1", "runs/x=1"], "who = 'random=-1': has no share"),

@@ -87,6 +87,16 @@ class CriticsConfig(settings.Torso, settings.Adam):
         return self.critic_hidden_sizes or self.hidden_sizes
 
 
+@cfg.config
+class TargetNoise:
+    """Settings of noise on the actions of targets (`exploration.disturbed`)."""
+
+    target_noise: cfg.NonNegative = 0.2
+    """Standard deviation of the noise on target actions, for actions scaled to [-1, 1]."""
+    target_noise_clip: cfg.NonNegative = 0.5
+    """Upper clip of the magnitude of the noise on target actions."""
+
+
 @cfg.config(num_envs=4, num_steps=4, num_updates=16, capacity=1_000_000, warmup_steps=1_000)
 class ReplayedCriticsConfig(from_replay.DemoSettings, from_replay.ReplayConfig, CriticsConfig):
     """Settings of an actor with critics that learn from replay, whatever their targets and losses."""

@@ -1,9 +1,11 @@
 """What is in a dataset: the card that a file gets, and the numbers of `purerl data`."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from purerl import spaces, trees
@@ -43,8 +45,10 @@ def save(
         about: What else the card says.
 
     Raises:
-        ConfigError: The file would be too large.
+        ConfigError: The file would be too large, or a parameter has a number that is not finite.
     """
+    if any(isinstance(x, float) and not math.isfinite(x) for x in jax.tree.leaves(dict(env_params))):
+        raise ConfigError(f"env_params: {env_params!r:.200} has a number that is not finite, which a card cannot hold")
     found = numbers(data, {}, None)
     where = {"env": env, "env_params": dict(env_params), "policy": dict(policy)}
     counted = {name: found[name] for name in IN_CARDS}

@@ -11,7 +11,7 @@ from purerl.errors import ConfigError
 from purerl.hosts import leaves
 from purerl.names import here, tell_once
 from purerl.replay.fixed import dataset_problems
-from purerl.runs.describing.options import DataOptions
+from purerl.runs.describing.reading_options import DataOptions
 from purerl.runs.describing.run_directory import check_out
 from purerl.runs.reading import contents
 from purerl.store import card_files, minari

@@ -25,7 +25,7 @@ from purerl.loops.recording import record
 from purerl.names import called, here, imported
 from purerl.replay.fixed import dataset_problems, joined
 from purerl.runs.describing.environments import checked
-from purerl.runs.describing.options import RecordOptions, RenderOptions
+from purerl.runs.describing.reading_options import RecordOptions, RenderOptions
 from purerl.runs.describing.run_directory import FILMS, check_out
 from purerl.runs.reading import choosing, contents, evaluation, filmed, host_evaluation, loading, shares
 from purerl.runs.reading.evaluation import RANDOM

@@ -10,7 +10,7 @@ from purerl import backend, trees
 from purerl.errors import ConfigError
 from purerl.formulas.outcomes import outcomes
 from purerl.loops.evaluation import Player, chosen_by, playing, seated, watched
-from purerl.runs.describing.options import PlayOptions
+from purerl.runs.describing.reading_options import PlayOptions
 from purerl.runs.reading import choosing, loading
 from purerl.runs.reading.loading import Agent
 from purerl.spaces import Discrete

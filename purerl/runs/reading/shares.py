@@ -34,6 +34,9 @@ def parts(who: Sequence[str], episodes: int) -> list[Part]:
     if not who:
         raise ConfigError("who: is missing; name a run, MODULE:FUNCTION or random")
     read = [None if os.path.isdir(text) else SHARED.fullmatch(text) for text in who]
+    for text, found in zip(who, read, strict=True):
+        if found and not Fraction(found[2]):
+            raise ConfigError(f"who = {text!r}: its share must be above 0")
     if len(who) == 1:
         return [Part(read[0][1] if read[0] else who[0], Fraction(1), episodes)]
     names, weights = [], []
@@ -42,8 +45,6 @@ def parts(who: Sequence[str], episodes: int) -> list[Part]:
             raise ConfigError(f"who = {text!r}: has no share; give each of several as POLICY=SHARE, such as random=0.9")
         names.append(found[1])
         weights.append(Fraction(found[2]))
-    if 0 in weights:
-        raise ConfigError(f"who = {who[weights.index(Fraction(0))]!r}: its share must be above 0")
     whole = sum(weights)
     exact = [episodes * weight / whole for weight in weights]
     counts = [math.floor(number) for number in exact]

@@ -16,7 +16,7 @@ from purerl.names import here
 from purerl.runs.describing import config_file
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.description import Setup, TrainingDescription
-from purerl.runs.describing.options import GrowOptions
+from purerl.runs.describing.reading_options import GrowOptions
 from purerl.runs.describing.run_directory import (
     CHECKPOINTS,
     EVALUATIONS,

@@ -168,18 +168,17 @@ class HostProgram:
             HostError: The environments failed. The iterations before that are yielded first.
             Interrupted: A signal ended an iteration, of which nothing is kept. Those before are yielded first.
         """
-        if self._collector is None:
-            assert self._actor is not None
-            key, left = jnp.copy(state.key), num_iterations - done
-            state = self._made.enter(state)
-            behaviour = self._made.behave(state, self._given)
-            state = self._made.leave(state)
-            self._collector = Collector(self._actor, behaviour, done, key, left, self._ahead)
-            self._open.callback(functools.partial(self._collector.close, CLOSE_SECONDS if self.who.workers else None))
         failed: BaseException | None = None
         while done < num_iterations:
             start, iterations = time.perf_counter(), []
+            key = jnp.copy(state.key)
             state = self._made.enter(state)
+            if self._collector is None:
+                assert self._actor is not None
+                behaviour = self._made.behave(state, self._given)
+                self._collector = Collector(self._actor, behaviour, done, key, num_iterations - done, self._ahead)
+                close = functools.partial(self._collector.close, CLOSE_SECONDS if self.who.workers else None)
+                self._open.callback(close)
             while True:
                 try:
                     state, made = self._iterate(state, done)
