@@ -272,6 +272,7 @@ def dropping():
     return config, learner, learner.init(jax.random.key(1), samples(0).items.obs)
 
 
+@pytest.mark.rest
 def test_dropout_is_of_critics_that_learn(dropping):
     """In the target and both losses, other units of each critic and sample; evaluation and a lone call drop none."""
     config, learner, state = dropping
@@ -302,6 +303,7 @@ def test_units_are_dropped_with_their_probability_and_scaled():
     np.testing.assert_allclose(out[out != 0], plain[out != 0] / 0.75, rtol=1e-5)
 
 
+@pytest.mark.rest
 def test_networks_begin_anew_and_the_replay_stays():
     """After four updates, two an iteration: at the third iteration all that learns is another, optimisers
     included, each time by another key; counts, moments and the replay go on."""

@@ -196,6 +196,7 @@ def test_illegal_actions_are_neither_taken_nor_made_likely():
     assert np.all(np.take_along_axis(np.repeat(legal, 50, axis=0), np.asarray(action)[:, None], axis=1))
 
 
+@pytest.mark.rest
 def test_actions_stay_in_the_box_and_samples_may_not():
     """What is executed and valued is clipped, while the M-step sees the samples as they were drawn."""
     network = make_network(CONFIG, IN_BOX)

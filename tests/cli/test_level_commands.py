@@ -141,6 +141,7 @@ def test_what_cannot_be_is_told_in_a_line(place, tmp_path, capsys):
     assert "held-out" not in error("random:3:x")
 
 
+@pytest.mark.rest
 def test_levels_that_cannot_be_are_not_drawn(place, tmp_path, capsys):
     """A file may hold what no training makes."""
     shutil.copytree(place, tmp_path / "run")

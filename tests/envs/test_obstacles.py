@@ -96,6 +96,7 @@ def test_built_levels_are_as_they_were_chosen():
     assert np.all(ENV.design.build(jax.random.key(0), jnp.asarray(sizes - 1)).radii == np.float32(0.15))
 
 
+@pytest.mark.rest
 def test_keeps_the_contract():
     envs.check_env(ENV, num_steps=128)
 

@@ -167,6 +167,7 @@ def decayed(games):
     return weight @ points / max(weight.sum(), 1), weight.sum()
 
 
+@pytest.mark.rest
 def test_who_is_met(pair):
     """After a match period, by the chances of the record as it then is; frequencies by chi-square."""
     _, state, update = pair

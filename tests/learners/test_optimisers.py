@@ -78,6 +78,7 @@ def test_without_weight_decay_nothing_changes():
     assert [x.shape for x in jax.tree.leaves(states[1])] == [x.shape for x in jax.tree.leaves(states[0])]
 
 
+@pytest.mark.rest
 def test_muon_is_that_of_optax():
     """Ten steps: a dense kernel as optax has it, each critic as if it were alone, a convolution as a matrix whose rows
     are the numbers of its window; all else by Adam; and kernels decay."""
@@ -146,6 +147,7 @@ def test_critics_of_separate_agents_are_matrices():
     assert made["Conv_0"]["bias"] is None
 
 
+@pytest.mark.rest
 def test_a_named_optimiser_of_an_actor_has_the_actors_step_size():
     """Its own step size and period, as Adam has; a function of the user's own moves both halves alike."""
     params, grads = single(PARAMS), list(map(single, GRADS[:1]))

@@ -129,6 +129,7 @@ def test_double_buffering_is_its_halves_one_after_another(made, members, single)
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), beside, rollout.rows[0])
 
 
+@pytest.mark.rest
 def test_what_is_learned_is_what_a_program_would_learn(made, members, single):
     """From the same trajectory, with V-trace's targets of the stored probabilities."""
     _, state, _, rollouts = single

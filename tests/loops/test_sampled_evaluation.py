@@ -133,6 +133,7 @@ def test_draws_of_a_step_say_nothing_of_the_next(key):
     assert abs(np.mean(first * second)) <= 4 / np.sqrt(1024) and np.any(first != second)
 
 
+@pytest.mark.rest
 def test_illegal_actions_are_never_drawn(key):
     env = envs.make("TicTacToe-v0")
     learner = ppo.make_learner(ppo.Config(**SMALL), env)

@@ -183,6 +183,7 @@ def test_seats_without_a_game_and_many_seats():
     assert columns == {"return/0": [1], "return/1": [-1], "won/0": [0.5], "won/1": [0.25], "drawn": [0.25]}
 
 
+@pytest.mark.rest
 def test_several_agents_are_evaluated_with_outcomes(key):
     env = on_device("first")
     learner = ppo.make_learner(ppo.Config(hidden_sizes=(4,)), env)

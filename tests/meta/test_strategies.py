@@ -34,6 +34,7 @@ def search(strategy, generations, score=fitness, seed=0):
     return state
 
 
+@pytest.mark.rest("SNES", "PGPE", "Sep_CMA_ES", "LES")
 @pytest.mark.parametrize("name", strategies.NAMES)
 def test_planted_quadratic(name):
     strategy = strategies.make(name, 32, LIKE, sigma=0.2, sigma_decay=0.99, learning_rate=0.02, momentum=0.9)
@@ -52,6 +53,7 @@ def test_ranks():
     np.testing.assert_allclose(strategies.ranks(jnp.full(4, jnp.nan)), np.zeros(4))
 
 
+@pytest.mark.rest("SNES", "PGPE", "Sep_CMA_ES", "LES")
 @pytest.mark.parametrize("name", strategies.NAMES)
 def test_only_ranks_count(name):
     """Any increasing function of the fitness gives the same search, bit for bit."""

@@ -89,6 +89,7 @@ def test_sum_and_apart():
         np.testing.assert_allclose(mixer.mix(params, q, state), expected, rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_leading_axes(monotonic):
     params, mix = monotonic
     q, state = drawn(12)

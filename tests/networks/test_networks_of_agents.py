@@ -151,6 +151,7 @@ def test_agents_by_number(each):
     assert np.all(np.abs(kept - policy[:, order]).max(axis=(0, 2)) > 1e-3, where=~same)
 
 
+@pytest.mark.rest
 def test_each_agents_gradient_is_of_its_own_parameters(each):
     network, _, params, obs = each
 

@@ -34,6 +34,7 @@ def test_what_a_program_computes_in(precision):
     assert str(jax.make_jaxpr(head.apply)(params, obs)) == str(jax.make_jaxpr(lambda *x: head.apply(*x))(params, obs))
 
 
+@pytest.mark.rest
 def test_bfloat16_rounds_outputs_and_gradients_of_float32_parameters():
     head, params, obs = network()
 

@@ -133,6 +133,7 @@ def python_handler():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("python_handler")
 def test_an_interrupt_returns_what_is_there(whole):
     """After the chunk; the second one raises, and Python's own handler is back in either case."""
@@ -197,6 +198,7 @@ def test_evaluations_do_not_change_a_training(whole):
     assert found.metrics["eval_length"][3] == pytest.approx(float(np.mean(played.episode_length)))
 
 
+@pytest.mark.rest
 def test_figures_of_metrics_and_runs(whole, sweep):
     """What they draw, and what they refuse: another axis, another name."""
     figure = purerl.plot({"one": whole.metrics, "two": whole.metrics}, "loss")
@@ -260,6 +262,7 @@ def test_a_result_becomes_a_run(whole, tmp_path, capsys):
     assert "has no checkpoint" in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_a_population_becomes_a_sweep(tmp_path):
     batch, axes = purerl.sweep(CONFIG, gamma=np.array([0.9, 0.9, 0.99, 0.99], np.float32))
     train = jax.vmap(lambda config, key: a2c.make_train(config, CARTPOLE)(key), in_axes=(axes, 0))

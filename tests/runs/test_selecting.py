@@ -135,6 +135,7 @@ def test_the_final_values_are_those_of_the_policies(evolved):
     run("plot", evolved, "--y", "fitness", "--kind", "curves", "--out", evolved / "fitness.png")
 
 
+@pytest.mark.rest
 def test_halving_stops_the_worse_half(halved):
     """Of four configurations two go on after 320 frames, and one after 640; those that diverged stop first."""
     table, scores, left = rows(halved), {}, {0, 1, 2, 3}
@@ -195,17 +196,19 @@ def test_the_cost_that_is_told_is_that_of_the_logs(name, total, told, request):
     assert f"{told} in all" in said and f"took {total:,} frames of all agents together" in said
 
 
+@pytest.mark.rest
 def test_a_plan_tells_the_cost(capsys):
     run(*HALVING, "--dry-run")
     assert f"{'all agents take':<20}5,120 frames instead of 10,240\n" in capsys.readouterr().out
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("name", "command", "after"),
     [
         pytest.param("evolved", PBT, 13, id="pbt"),
-        pytest.param("evolved", PBT, 16, id="pbt-at-a-selection", marks=pytest.mark.rest),
-        pytest.param("halved", HALVING, 13, id="halving", marks=pytest.mark.rest),
+        pytest.param("evolved", PBT, 16, id="pbt-at-a-selection"),
+        pytest.param("halved", HALVING, 13, id="halving"),
     ],
 )
 def test_a_resumed_run_selects_the_same(name, command, after, request, tmp_path, monkeypatch):

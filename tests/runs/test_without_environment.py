@@ -100,6 +100,7 @@ def test_nothing_is_played_without_the_module(command, without, capsys):
         jax.eval_shape(env.step, (), (), jnp.zeros((), jnp.int32))
 
 
+@pytest.mark.rest
 def test_a_run_plays_with_other_parameters(trained, capsys, tmp_path):
     capsys.readouterr()
     run("eval", trained, "--episodes", "2", "--json", "--env-params", "reward=3", "high=20", "max_episode_steps=4")
