@@ -479,7 +479,9 @@ class Trainer(NamedTuple):
     iteration takes ``scored_steps`` more steps in the rows of ``fleet``, which are scored or another agent's.
 
     With ``updates`` an iteration takes so many gradient steps on recorded play, and no step in an environment:
-    ``fleet`` is what the policy is for, ``collect`` does nothing, and gradient steps are what is counted.
+    ``fleet`` is what the policy is for, ``collect`` does nothing, and gradient steps are what is counted. ``stream``
+    is what the host does if the play lies in its memory (`loops.Stream`; None: the program holds it): then `fed` makes
+    the trainer whose iteration learns from given samples.
     """
 
     init: Callable[[Key], TrainState]
@@ -495,6 +497,16 @@ class Trainer(NamedTuple):
     acts_by: Callable[[TrainState], PyTree] | None = None
     scored_steps: int = 0
     updates: int = 0
+    stream: Any = None  # loops.Stream
+
+    def fed(self, samples: Any) -> "Trainer":
+        """Returns the trainer whose iterations learn from ``samples``, those of one iteration of ``stream``."""
+
+        def collect(behaviour: PyTree, actors: Actors, key: Key) -> tuple[Actors, Any, Metrics]:
+            actors, _, metrics = self.collect(behaviour, actors, key)
+            return actors, samples, metrics
+
+        return self._replace(collect=collect, stream=None)
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Runs one iteration, which collects a trajectory and learns from it.

@@ -20,7 +20,7 @@ from purerl.errors import ConfigError
 from purerl.learners.parts import given_parts, learner_checks, time_aware, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.loops.settings import Loop
-from purerl.replay.fixed import Stored, dataset_problems
+from purerl.replay.fixed import Held, dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
 P = ParamSpec("P")
@@ -192,7 +192,8 @@ class Algorithm(NamedTuple, Generic[P]):
             *args: Always empty; a `ParamSpec` needs it.
             **parts: Parts of the learner by name, and ``datasets``, at least those that are `required`: a
                 `types.Dataset`, which becomes a constant of the program, or what `replay.held` makes of it, which may
-                be an argument.
+                be an argument; for a training from recorded play alone also what `replay.streamed` makes of it, which
+                `train_in_chunks` streams from the host.
 
         Raises:
             ConfigError: A line for each of the `problems`, for each dataset that is missing or does not fit, or for
@@ -206,7 +207,7 @@ class Algorithm(NamedTuple, Generic[P]):
         given: dict[str, Any] = {name: parts.pop(name, None) for name in self.datasets}
         data = {name: dataset for name, dataset in given.items() if dataset is not None}
         spaces = view.observation_space, view.action_space
-        unread = {name: x for name, x in data.items() if not isinstance(x, Stored)}
+        unread = {name: x for name, x in data.items() if not isinstance(x, Held)}
         if problems := [f"{name}: {line}" for name, x in unread.items() for line in dataset_problems(x, *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = learner_checks.checked(self.name, self.make_learner(config, env, *args, **parts))

@@ -22,7 +22,7 @@ from purerl.learners.families.off_policy_gradients import OffPolicyGradientPolic
 from purerl.learners.parts import from_data, gradients, joint_actions, normalize, settings
 from purerl.networks.given import given_or_own
 from purerl.networks.heads import Head
-from purerl.replay.fixed import Stored
+from purerl.replay.fixed import Held
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import (
     Array,
@@ -183,7 +183,7 @@ def make_learner(
     )
 
 
-def make_trainer(config: BCConfig, env: Env, learner: Learner, data: Dataset | Stored) -> Trainer:
+def make_trainer(config: BCConfig, env: Env, learner: Learner, data: Dataset | Held) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from ``data``, of which nothing bootstraps."""
     return from_data.make_trainer(config, env, learner, data, gamma=0.0)
 

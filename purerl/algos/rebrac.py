@@ -20,7 +20,8 @@ from purerl.learners.families import off_policy_gradients, offline
 from purerl.learners.families.off_policy_gradients import Batch, OffPolicyGradientState
 from purerl.networks.critics import ActorAndCritics
 from purerl.networks.given import given_or_own
-from purerl.replay.fixed import Stored
+from purerl.replay.fixed import Held
+from purerl.replay.streamed import Streamed
 from purerl.types import Array, Dataset, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Trainer, Updated
 
 
@@ -88,11 +89,11 @@ def make_learner(
     return offline.make_learner(config, agent, network.init, update)
 
 
-def make_trainer(config: ReBRACConfig, env: Env, learner: Learner, data: Dataset | Stored) -> Trainer:
+def make_trainer(config: ReBRACConfig, env: Env, learner: Learner, data: Dataset | Held) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from ``data``, whose samples have the next recorded actions."""
-    play = replay.held(data, spaces.frames(env.observation_space))
-    extras = {"action": play.rows.action, "cut": play.rows.truncated}
-    return offline.make_trainer(config, env, learner, play._replace(rows=play.rows._replace(extras=extras)))
+    play = data if isinstance(data, Streamed) else replay.held(data, spaces.frames(env.observation_space))
+    known = lambda rows: rows._replace(extras={"action": rows.action, "cut": rows.truncated})
+    return offline.make_trainer(config, env, learner, play.changed(known))
 
 
 rebrac: Algorithm[...] = Algorithm(  # ``make_trainer`` takes ``data`` beside the parts of the learner

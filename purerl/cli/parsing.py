@@ -9,7 +9,7 @@ import sys
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
@@ -295,6 +295,7 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
     Each dataset that the algorithm takes is an option, too.
     """
     from purerl.learned import artefacts, own_parts, published
+    from purerl.learners.parts.from_data import DataConfig
 
     own, fields = own_parts.options(ALGORITHMS[algo]), list[Any]()
     for name, socket in artefacts.options(algo).items():
@@ -312,6 +313,14 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
         beside = "" if name in ALGORITHMS[algo].required else " beside the agent's own"
         help_text = f"Dataset of play to learn from{beside}: a file of `purerl record`, or several, which are joined."
         fields.append((name, Annotated[tuple[str, ...], tyro.conf.arg(help=help_text)], dataclasses.field(default=())))
+    if issubclass(ALGORITHMS[algo].own_config, DataConfig):
+        help_text = (
+            "Where the dataset is. device: in the memory of each device. host: in the files, from which the host reads "
+            "each iteration's samples while the device computes, for data that do not fit on a device; results are the "
+            "same. auto: host if the training does not fit on the device with its data."
+        )
+        kinds: Any = Literal["auto", "device", "host"]
+        fields.append(("data_on", Annotated[kinds, tyro.conf.arg(help=help_text)], dataclasses.field(default="auto")))
     if ALGORITHMS[algo].required:
         help_text = "Environment: that of the dataset, which it has where this is left out."
         fields.append(("env", Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))

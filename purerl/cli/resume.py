@@ -94,6 +94,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 def _run(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """Resumes a training, a sweep or a search."""
     from purerl.runs.running.resuming import Resumed, changes
+    from purerl.runs.running.streaming import placed
 
     start, options, describe, kind = (_search if file.command == "evolve" else training)(file, algo)
     before, given = _given(start, options, directory, algo, args)
@@ -101,8 +102,8 @@ def _run(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     small = file.command == "train" and is_small(given.options, given.config)
     with prepared(given.options, small=small):
         described = describe(algo, given.options, given.config, _moved(start, given.options))
-        run = kind.of(described, given.options, directory)
-        return run.resume(Resumed(directory, file, changed, given.options.strict, given.options.override))
+        resumed = Resumed(directory, file, changed, given.options.strict, given.options.override)
+        return placed(given.options, lambda settled: kind.of(described, settled, directory).resume(resumed))
 
 
 def training(file: Any, algo: str) -> tuple[Any, type, Callable[..., Any], Any]:

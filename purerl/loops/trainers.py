@@ -11,7 +11,10 @@ import jax.numpy as jnp
 from purerl import counters, shards, spaces, trees
 from purerl.envs.fleet import Fleet
 from purerl.envs.hosted import on_device
+from purerl.errors import ConfigError
+from purerl.loops import streaming
 from purerl.loops.rollout import init_actors, rollout
+from purerl.loops.streaming import Stream
 from purerl.types import (
     Actors,
     Array,
@@ -107,7 +110,15 @@ def off_policy(
     return Trainer(init, collect, learn, learner, fleet, num_steps, fleet.env_steps * warmup, begin, fill)
 
 
-def offline(fleet: Fleet, learner: Learner, replay: Replay, play: Transition, *, num_updates: int) -> Trainer:
+def offline(
+    fleet: Fleet,
+    learner: Learner,
+    replay: Replay,
+    play: Transition | None,
+    *,
+    num_updates: int,
+    stream: Stream | None = None,
+) -> Trainer:
     """Makes a trainer that learns from recorded play alone: no step is taken in an environment.
 
     An iteration takes ``num_updates`` gradient steps, each on a sample of its own; the metrics are averaged, and those
@@ -118,8 +129,10 @@ def offline(fleet: Fleet, learner: Learner, replay: Replay, play: Transition, *,
         fleet: What the policy is for: `Trainer.fleet`, whose rows are not stepped.
         learner: The learner.
         replay: A replay of ``play``, to which nothing is added.
-        play: The recorded steps ``[T, 1]``, as a replay stores them.
+        play: The recorded steps ``[T, 1]``, as a replay stores them. None: the host shows them to the learner after
+            ``init``, piece by piece.
         num_updates: The number of updates of an iteration.
+        stream: What the host does if the play lies in its memory: ``replay`` then samples from what it reads.
     """
     nothing: Any = ()
     nobody = Actors(nothing, nothing, nothing, nothing, nothing)
@@ -130,37 +143,51 @@ def offline(fleet: Fleet, learner: Learner, replay: Replay, play: Transition, *,
         key, key_learner, key_observe = jax.random.split(key, 3)
         one = spaces.struct(env.observation_space)
         obs = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), one)
-        state, _ = learner.observe(learner.init(key_learner, obs), play, key_observe)
+        state = learner.init(key_learner, obs)
+        if play is None:
+            return initial_state(state, nobody, (), key)
+        state, _ = learner.observe(state, play, key_observe)
         return initial_state(state, nobody, replay.init(play), key)
 
     def collect(behaviour: PyTree, actors: Actors, key: Key) -> tuple[Actors, tuple[()], Metrics]:
         metrics = {name: jnp.full((), value, jnp.float32) for name, value in unknown.items()}
         return actors, (), {**metrics, "episodes": jnp.zeros((), jnp.int32)}
 
-    def learn(state: TrainState, trajectory: tuple[()], key: Key) -> tuple[TrainState, Metrics]:
-        after, stored, metrics = updates(learner, replay, state.learner, state.replay, key, num_updates)
+    def learn(state: TrainState, trajectory: Any, key: Key) -> tuple[TrainState, Metrics]:
+        if stream and trajectory == ():
+            raise ConfigError("data: is in the host's memory; train_in_chunks and the command line stream it")
+        draws = trajectory if stream else None
+        after, stored, metrics = updates(learner, replay, state.learner, state.replay, key, num_updates, draws)
         return next_state(state, after, stored, metrics, None)
 
-    return Trainer(init, collect, learn, learner, fleet, num_steps=0, updates=num_updates)
+    return Trainer(init, collect, learn, learner, fleet, num_steps=0, updates=num_updates, stream=stream)
 
 
 def updates(
-    learner: Learner, replay: Replay, state: PyTree, stored: PyTree, key: Key, num_updates: int
+    learner: Learner,
+    replay: Replay,
+    state: PyTree,
+    stored: PyTree,
+    key: Key,
+    num_updates: int,
+    draws: PyTree = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Takes updates of a learner's ``state``, each on a sample of a replay whose state is ``stored``.
 
-    Returns the two states after them, and the mean metrics. Consumes ``key``.
+    Returns the two states after them, and the mean metrics. Consumes ``key``. ``draws`` ``[num_updates, ...]`` are what
+    samples are read from in place of keys (`replay.fed`); None: keys.
     """
 
     def update(states: PyTree, keys: PyTree) -> tuple[PyTree, Metrics]:
         before, stored = states
-        key_sample, key_update = keys
-        sample = replay.sample(stored, key_sample)
+        draw, key_update = keys
+        sample = replay.sample(stored, draw)
         updated = learner.update(before, sample, key_update)
         return (updated.state, replay.update(stored, sample, updated.scores)), updated.metrics
 
-    keys = tuple(jax.random.split(key, (2, num_updates)))
-    (after, stored), metrics = trees.scan_means(update, (state, stored), keys)
+    key_samples, key_updates = streaming.update_keys(key, num_updates)
+    each = key_samples if draws is None else draws, key_updates
+    (after, stored), metrics = trees.scan_means(update, (state, stored), each)
     return after, stored, metrics
 
 

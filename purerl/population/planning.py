@@ -36,7 +36,9 @@ class Plan(NamedTuple):
       (`arithmetic.product_flops`), in plans of a `Trainer`.
     - ``replay_bytes``: size of one member's replay buffer, in plans of a `Trainer`.
     - ``carry_bytes``: size of what one member's actors remember from step to step, such as memories of their episodes.
-    - ``dataset_bytes``: size of the datasets that all members learn from, which the program holds once.
+    - ``dataset_bytes``: size of the datasets that all members learn from. Each device holds them once, or none does.
+    - ``data_on``: where they are: "device", or "host", whose memory is not part of the plan; "": there are none.
+    - ``sample_bytes``: size of the samples of one member's iteration, which the program is given with data on the host.
     - ``devices_per_member``: devices over which each member lies, in plans of a `Trainer` cut into ``shards``.
     - ``sent_bytes``: bytes that a device sends to the others of a member in an iteration (`splitting.sent`).
     - ``frames_per_iteration``: frames of one member in that iteration.
@@ -65,6 +67,8 @@ class Plan(NamedTuple):
     frames: int = 0
     frames_unselected: int = 0
     unit: str = "frames"
+    data_on: str = ""
+    sample_bytes: int = 0
 
 
 def in_words(plan: Plan) -> str:
@@ -81,7 +85,8 @@ def in_words(plan: Plan) -> str:
         "memory an agent": gigabytes(plan.bytes_per_member),
         "replay an agent": gigabytes(plan.replay_bytes),
         **({"memories an agent": gigabytes(plan.carry_bytes)} if plan.carry_bytes else {}),
-        **({"datasets, shared": gigabytes(plan.dataset_bytes)} if plan.dataset_bytes else {}),
+        **({_datasets(plan): gigabytes(plan.dataset_bytes)} if plan.dataset_bytes else {}),
+        **({"samples an agent": gigabytes(plan.sample_bytes)} if plan.sample_bytes else {}),
         "free memory": gigabytes(plan.available_bytes),
         "agents that fit": f"{plan.fits:,}",
         f"arithmetic a{'n'[: plan.unit == 'updates']} {plan.unit[:-1]}": f"{plan.flops_per_frame / 1e6:.3g} MFLOP",
@@ -96,6 +101,10 @@ def frames_in_words(frames: int, unselected: int, unit: str = "frames") -> str:
     ``unit`` is what counts as a frame.
     """
     return f"{frames:,} {unit}" + (f" instead of {unselected:,}" if frames < unselected else "")
+
+
+def _datasets(plan: Plan) -> str:
+    return "datasets, on host" if plan.data_on == "host" else "datasets, shared"
 
 
 def _sent(plan: Plan) -> str:

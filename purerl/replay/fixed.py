@@ -1,17 +1,20 @@
 """Replays of whole episodes that never change, such as demonstrations."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import counters, spaces
+from purerl import counters, spaces, trees
 from purerl.counters import Count
+from purerl.errors import ConfigError
 from purerl.formulas.schedules import anneal, progress
 from purerl.replay import cuts, storage, sums
 from purerl.replay.cuts import Cuts
 from purerl.replay.priorities import importance, powered, stratified
+from purerl.replay.streamed import Drawn, Streamed, rows_of
 from purerl.replay.views import View
 from purerl.spaces import Space
 from purerl.types import Array, Dataset, Key, PyTree, Replay, Sample, Scalar, Transition
@@ -26,6 +29,14 @@ class Stored(NamedTuple):
 
     rows: Transition
     starts: Array
+
+    def changed(self, change: Callable[[Transition], Transition]) -> "Stored":
+        """Returns the dataset with its rows changed by ``change``."""
+        return self._replace(rows=change(self.rows))
+
+
+Held = Stored | Streamed
+"""A dataset as programs hold it, or as the host holds it for them."""
 
 
 class FixedState(NamedTuple):
@@ -103,20 +114,75 @@ def evenly(data: Dataset | Stored, *, batch_size: int, view: View, num_frames: P
     items, starts = held(data, num_frames, view.stride)
 
     def sample(state: PyTree, key: Key) -> Sample:
-        row = starts[jax.random.randint(key, (batch_size,), 0, len(starts))]
-        env = jnp.zeros((batch_size,), jnp.int32)
-        read, usable = view.read(items, row, env, num_frames)
-        return Sample(read, row, env, jnp.where(usable, 1.0, 0.0))
+        row = starts[places(key, batch_size, len(starts))]
+        return _equal(view, items, row, row, num_frames)
 
+    return _stateless(sample)
+
+
+def places(key: Key, batch_size: int, count: int) -> Array:
+    """Draws the places ``[N]`` (int32) of a sample among ``count``, uniformly. Consumes ``key``."""
+    return jax.random.randint(key, (batch_size,), 0, count)
+
+
+def fed(data: Streamed, view: View) -> Replay:
+    """Makes a replay of what the host reads of ``data``, whose ``sample`` takes that, a `Drawn` ``[N]``, for a key.
+
+    The samples are those of `evenly`.
+
+    Args:
+        data: The dataset.
+        view: What a sample is: `transitions` of one step.
+
+    Raises:
+        ValueError: A sample is read from more than a step and the one after it.
+    """
+    if view.length != 2:
+        raise ValueError(f"view: reads {view.length} rows, must be 2")
+
+    def sample(state: PyTree, drawn: Drawn) -> Sample:
+        column = jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[2:]), drawn.rows)
+        cut = jnp.where(column.truncated[::2], 0, cuts.NONE).astype(jnp.uint8)
+        after = Cuts(jax.tree.map(lambda x: x[1::2], column.obs), cut, every=2)
+        first = jnp.arange(0, len(column.reward), 2)
+        return _equal(view, data.change(column)._replace(next_obs=after), first, drawn.slot, 1)
+
+    return _stateless(sample)
+
+
+def _equal(view: View, items: Transition, row: Array, slot: Array, num_frames: PyTree) -> Sample:
+    """Reads the samples that begin in ``row`` ``[N]``, which are numbered ``slot``, as those of equal weights."""
+    env = jnp.zeros(row.shape, jnp.int32)
+    read, usable = view.read(items, row, env, num_frames)
+    return Sample(read, slot, env, jnp.where(usable, 1.0, 0.0))
+
+
+def _stateless(sample: Callable[[PyTree, Any], Sample]) -> Replay:
+    """Makes a replay without a state, to which nothing is added."""
     return Replay(lambda item: (), lambda state, trajectory: state, sample, lambda state, sample, priority: state, 0)
 
 
-def held(data: Dataset | Stored, num_frames: PyTree = 1, stride: int = 1) -> Stored:
-    """Returns ``data`` as programs hold it. Samples of a `Dataset` begin at every ``stride``-th step (`beginnings`)."""
+def held(data: Dataset | Held, num_frames: PyTree = 1, stride: int = 1) -> Stored:
+    """Returns ``data`` as programs hold it. Samples of a `Dataset` begin at every ``stride``-th step (`beginnings`).
+
+    Raises:
+        ConfigError: It is to stay in the host's memory.
+    """
+    if isinstance(data, Streamed):
+        raise ConfigError("data: is in the host's memory, from which only trainings from recorded play alone stream it")
     if isinstance(data, Stored):
         return data
     with jax.ensure_compile_time_eval():
         return Stored(stored(data, num_frames), jnp.asarray(beginnings(data, stride)))
+
+
+def least_bytes(data: Dataset, num_frames: PyTree = 1) -> int:
+    """Computes at least how many bytes `stored` rows of ``data`` take, arrays or `jax.ShapeDtypeStruct`."""
+
+    def rows(data: Dataset) -> Transition:
+        return storage.kept(jax.tree.map(lambda x: x[:, None], rows_of(data)), num_frames, 1)
+
+    return trees.nbytes(jax.eval_shape(rows, data))
 
 
 def joined(parts: list[Dataset]) -> Dataset:

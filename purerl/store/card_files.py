@@ -64,7 +64,13 @@ def save(kind: Kind, path: Path, arrays: Mapping[str, np.ndarray], card: dict[st
     return document
 
 
-def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None) -> Stored:
+def load(
+    kind: Kind,
+    path: Path,
+    expected: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+    *,
+    mapped: bool = False,
+) -> Stored:
     """Reads a file, which is untrusted.
 
     Args:
@@ -73,13 +79,15 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
         expected: ``expected(card)`` returns the shapes and dtypes of the file's arrays by their names. It is called
             before memory is allocated for any array, with a card whose counts are at least 1, and may raise
             `ConfigError` itself. None: any arrays.
+        mapped: Whether the arrays are mapped to memory, read-only, instead of read into it (`tensors.maps`). The file
+            must not be written to as long as they are used.
 
     Raises:
         ConfigError: The file is not of this kind, or was changed after it was written. One line, which names the path.
     """
     with tensors.opened(path, MOST_BYTES) as file:
         card = _card(kind, path, file.metadata() or {})
-        arrays = tensors.read_all(path, file, expected(card) if expected else None)
+        arrays = tensors.read_all(path, file, expected(card) if expected else None, mapped=mapped)
     tensors.check_digest(path, card, arrays)
     return Stored(card, arrays)
 

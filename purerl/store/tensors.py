@@ -125,18 +125,23 @@ def read(path: Path, file: Any, name: str) -> np.ndarray:
     """Reads an array of the opened file ``path``, whose dtype is one of `DTYPES`.
 
     Raises:
-        ConfigError: A byte of a bool is neither true nor false.
+        ConfigError: As `check_bools` does.
     """
     array: np.ndarray = file.get_tensor(name)
-    if array.dtype == bool and np.any(array.view(np.uint8) > 1):
-        raise ConfigError(f"{path}: {name[:80]!r} has bytes that are neither true nor false")
+    check_bools(path, name, array)
     return array
 
 
-def read_all(path: Path, file: Any, like: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+def check_bools(path: Path, name: str, array: np.ndarray) -> None:
+    """Raises `ConfigError` if a byte of bools, the array ``name`` of a file, is neither true nor false."""
+    if array.dtype == bool and np.any(array.view(np.uint8) > 1):
+        raise ConfigError(f"{path}: {name[:80]!r} has bytes that are neither true nor false")
+
+
+def read_all(path: Path, file: Any, like: Mapping[str, Any] | None, *, mapped: bool = False) -> dict[str, np.ndarray]:
     """Reads the arrays of the opened file ``path``, which must have the names, shapes and dtypes of ``like``.
 
-    With None they may be any arrays of numpy's own dtypes.
+    With None they may be any arrays of numpy's own dtypes. If they are to be ``mapped``, they are those of `maps`.
 
     Raises:
         ConfigError: An array differs, which is known before any is allocated, or as `read` does.
@@ -149,7 +154,33 @@ def read_all(path: Path, file: Any, like: Mapping[str, Any] | None) -> dict[str,
                 raise ConfigError(f"{path}: {name[:80]!r} is {kind}, which numpy has no dtype for")
     else:
         check_types(path, found, types(like))
-    return {name: read(path, file, name) for name in (found if like is None else like)}
+    names = list(found if like is None else like)
+    arrays = maps(path, {name: found[name] for name in names}) if mapped else {n: file.get_tensor(n) for n in names}
+    for name, array in arrays.items():
+        check_bools(path, name, array)
+    return arrays
+
+
+def maps(path: Path, found: Mapping[str, ArrayType]) -> dict[str, np.ndarray]:
+    """Maps arrays of a safetensors file to memory, read-only: the system reads what is used of them, when it is used.
+
+    Args:
+        path: The file, which `opened` has verified.
+        found: The types of the arrays in it, of numpy's own dtypes, by their names.
+
+    Raises:
+        ConfigError: The file is another one by now.
+    """
+    dtypes = {short: np.dtype(name) for name, short in DTYPES.items() if name != "bfloat16"}
+    with guards.opened(path)[0] as file:
+        try:
+            size = int.from_bytes(file.read(8), "little")
+            header = guards.parse_json(file.read(min(size, MOST_HEADER_BYTES)))
+            whole = np.asarray(np.memmap(file, np.uint8, "r"))[8 + size :]
+            part = lambda name: whole[slice(*header[name]["data_offsets"])]
+            return {name: part(name).view(dtypes[kind.dtype]).reshape(kind.shape) for name, kind in found.items()}
+        except (ConfigError, LookupError, TypeError, ValueError):
+            raise ConfigError(f"{path}: was changed while it was read") from None
 
 
 def digest(document: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
@@ -160,7 +191,7 @@ def digest(document: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     hashed = hashlib.sha256(writing.canonical({name: value for name, value in document.items() if name != SEAL}))
     for name, array in sorted(arrays.items()):
         hashed.update(json.dumps([name, array.dtype.name, array.shape]).encode())
-        hashed.update(np.ascontiguousarray(array).tobytes())
+        hashed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return hashed.hexdigest()
 
 

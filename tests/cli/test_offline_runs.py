@@ -1,7 +1,9 @@
 """Trainings from recorded play alone, from the command line to their results."""
 
+import gc
 import json
 
+import jax
 import numpy as np
 import pytest
 from commands import run
@@ -130,8 +132,82 @@ def test_a_sweep_shares_the_dataset(place, both, capsys):
     assert plans[0]["bytes_per_member"] < plans[0]["peak_bytes"]
 
 
+@pytest.fixture(scope="module")
+def streamed(place, both):
+    """Two agents whose data stay in the host's memory, with what would be too early an end."""
+    sizes = ["--total-steps", "20", "--num-seeds", "2", "--no-normalize-obs", "--data-on", "host"]
+    run("train", "bc", *both, *SMALL, *sizes, "--out", place / "streamed")
+    return place / "streamed"
+
+
+def test_streamed_data_give_the_bits_of_data_on_the_device_also_after_a_resume(streamed, place, both):
+    sizes = ["--total-steps", "40", "--num-seeds", "2", "--no-normalize-obs"]
+    run("train", "bc", *both, *SMALL, *sizes, "--out", place / "held")
+    run("train", "bc", *both, *SMALL, *sizes, "--data-on", "host", "--agents-at-once", "1", "--out", place / "batches")
+    run("resume", streamed, "--total-steps", "40")
+    for directory, where in ((streamed, "host"), (place / "held", "device"), (place / "batches", "host")):
+        assert contents(directory, "config.json")["options"]["data_on"] == where
+        assert (directory / "policy.safetensors").read_bytes() == (place / "held" / "policy.safetensors").read_bytes()
+    assert (streamed / "metrics.jsonl").read_bytes() == (place / "held" / "metrics.jsonl").read_bytes()
+    run("resume", streamed, "--total-steps", "60", "--data-on", "device")
+    run("resume", place / "held", "--total-steps", "60", "--data-on", "host")
+    assert (streamed / "policy.safetensors").read_bytes() == (place / "held" / "policy.safetensors").read_bytes()
+
+
+def test_a_sweep_streams_its_data(place, both):
+    """Each configuration with a discount of its own, which programs apply to what the host reads."""
+    sizes = ["--total-steps", "20", "--gamma", "0.5,0.9", "--num-seeds", "2", "--data-on"]
+    for where in ("device", "host"):
+        run("sweep", "td3-bc", *both, *SMALL, "--no-normalize-obs", *sizes, where, "--out", place / f"sweep-{where}")
+    results = [(place / f"sweep-{where}" / "policy.safetensors").read_bytes() for where in ("device", "host")]
+    assert len(set(contents(place / "sweep-host", "config.json")["swept"]["gamma"])) == 2 and results[0] == results[1]
+
+
+def test_auto_streams_what_does_not_fit(place, both, capsys, monkeypatch):
+    """The free memory is pretended: of one device, enough for an agent, but not for the data beside it."""
+    plan = ["plan", "bc", *both, *SMALL, "--num-devices", "1", "--json"]
+
+    def cost(where, expect=0):
+        run(*plan, "--data-on", where, expect=expect)
+        return json.loads(capsys.readouterr().out)
+
+    device, host = cost("device"), cost("host")
+    steps = 10 * 8 * (4 + 2 * (4 * (3 + 1 + 1) + 2))  # a slot, and of two steps an observation, an action, a reward
+    assert host["data_on"] == "host" and host["sample_bytes"] == steps and device["sample_bytes"] == 0
+    assert host["dataset_bytes"] == 320 * (4 * (3 + 1 + 1) + 2) + 16 * 3 * 4
+    assert host["bytes_per_member"] == host["peak_bytes"] > steps
+    assert device["peak_bytes"] - device["bytes_per_member"] == device["dataset_bytes"]
+    assert host["peak_bytes"] < device["peak_bytes"]
+    assert cost("auto")["data_on"] == "device"
+    run(*plan[:-1], "--data-on", "host")
+    assert "datasets, on host" in capsys.readouterr().out
+    free = (host["peak_bytes"] + device["peak_bytes"]) // 2
+    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices: free)
+    data_of_device = lambda: [x for x in jax.live_arrays() if x.shape[:2] == (320, 1)]
+    gc.collect()
+    before = len(data_of_device())
+    gc.disable()
+    try:
+        assert cost("auto")["data_on"] == "host"
+        assert len(data_of_device()) == before  # those that did not fit are gone
+    finally:
+        gc.enable()
+    run(*plan, "--data-on", "device", expect=4)
+    train = ["train", "bc", *both, *SMALL, "--num-devices", "1", "--total-steps", "10", "--out", place / "auto"]
+    run(*train)
+    assert contents(place / "auto", "config.json")["options"]["data_on"] == "host"
+    assert "the data stay in the host's memory: on a device the training does not fit" in capsys.readouterr().err
+    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices: 1000)
+    capsys.readouterr()
+    run(*plan, "--data-on", "device", expect=4)
+    assert "--data-on host streams it" in capsys.readouterr().err
+    run(*plan, "--data-on", "auto", expect=4)
+
+
 def test_what_is_refused(place, both, capsys):
     train = ["train", "bc", *both, *SMALL]
+    whole = (place / "a.safetensors").read_bytes()
+    (place / "damaged.safetensors").write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
     told = line(capsys, "train", "iql", *both)
     assert "iql (Independent Q-learning of a team) learns by playing" in told
     assert "implicit-q (Implicit Q-learning" in told
@@ -142,6 +218,9 @@ def test_what_is_refused(place, both, capsys):
         ([*train, "--stop-at", "-100"], "give eval_every"),
         ([*train, "--shards", "2"], "shards = 2: is not supported with recorded play"),
         ([*train, "--total-steps", "9"], "total_steps = 9: must be at least num_updates = 10"),
+        ([*train, "--data-on", "disk"], "data-on"),
+        (["train", "bc", "--data", place / "damaged.safetensors", "--data-on", "host", *SMALL], "sha256 differs"),
+        (["train", "ppo", "--env", "CartPole-v1", "--data-on", "host"], "--data-on: unknown option"),
         (["train", "bc", *both[:2], *SMALL, "--env", "CartPole-v1"], "was played with env = 'Pendulum-v1'"),
         (["train", "bc", "--data", place / "a.safetensors", place / "other.safetensors"], "was played with env_params"),
     ):

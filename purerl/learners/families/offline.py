@@ -18,7 +18,7 @@ from purerl.learners.families.off_policy_gradients import Acting, CriticAgent, C
 from purerl.learners.parts import from_data, normalize, settings
 from purerl.learners.parts.from_data import DataConfig
 from purerl.networks.critics import ActorAndCritics
-from purerl.replay.fixed import Stored
+from purerl.replay.fixed import Held
 from purerl.types import Array, Dataset, Env, Key, Learner, Metrics, PyTree, Sample, Trainer, Transition, Updated
 
 UNCLIPPED = 1e6
@@ -124,6 +124,6 @@ def standardising(normalize_obs: bool) -> Callable[[PyTree, Transition, Key], tu
     return observe
 
 
-def make_trainer(config: OfflineConfig, env: Env, learner: Learner, data: Dataset | Stored) -> Trainer:
+def make_trainer(config: OfflineConfig, env: Env, learner: Learner, data: Dataset | Held) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from ``data``."""
     return from_data.make_trainer(config, env, learner, data, config.gamma)

@@ -9,7 +9,8 @@ from purerl import loops, replay, spaces
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import checks
 from purerl.replay import storage
-from purerl.replay.fixed import Stored
+from purerl.replay.fixed import Held
+from purerl.replay.streamed import Streamed
 from purerl.types import Dataset, Env, Learner, Scalar, Trainer
 
 
@@ -54,14 +55,18 @@ def problems(config: DataConfig, env: Env | None, kinds: tuple[type, ...]) -> li
     return lines
 
 
-def make_trainer(config: DataConfig, env: Env, learner: Learner, data: Dataset | Stored, gamma: Scalar) -> Trainer:
+def make_trainer(config: DataConfig, env: Env, learner: Learner, data: Dataset | Held, gamma: Scalar) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from transitions of ``data``, drawn uniformly.
 
     ``gamma`` discounts the value of the next observation.
     """
+    view, many = replay.transitions(1, gamma), config.num_updates
+    if isinstance(data, Streamed):
+        stream = loops.Stream(data, config.batch_size, many)
+        return loops.offline(fleet(env, 1), learner, replay.fed(data, view), None, num_updates=many, stream=stream)
     frames = spaces.frames(env.observation_space)
     play = replay.held(data, frames)
-    memory = replay.evenly(play, batch_size=config.batch_size, view=replay.transitions(1, gamma), num_frames=frames)
+    memory = replay.evenly(play, batch_size=config.batch_size, view=view, num_frames=frames)
     every = jnp.arange(len(play.rows.reward))[:, None]
     shown = play.rows._replace(obs=storage.observe(play.rows, every, jnp.zeros_like(every), frames), next_obs=())
-    return loops.offline(fleet(env, 1), learner, memory, shown, num_updates=config.num_updates)
+    return loops.offline(fleet(env, 1), learner, memory, shown, num_updates=many)

@@ -40,6 +40,7 @@ RECORDED = (
     "budget_seconds",
     "precision",
     "compile",
+    "data_on",
 )
 """The options that a run writes into its file beside its description."""
 LENGTHS = ("total_steps", "generations")

@@ -14,7 +14,9 @@ import jax
 
 from purerl import spaces, trees
 from purerl.errors import ConfigError
-from purerl.replay.fixed import Stored, dataset_problems, held, joined, struct
+from purerl.population import devices, planning
+from purerl.replay.fixed import Held, dataset_problems, held, joined, least_bytes, struct
+from purerl.replay.streamed import streamed
 from purerl.store import card_files, guards
 from purerl.types import Dataset, Env
 
@@ -22,6 +24,14 @@ PATH, DIGEST = "path", "sha256"
 """The entries that a description has for each dataset: texts, or of several files lists of texts."""
 PLAYED = "env", "env_params"
 """The entries of a card that say what was played."""
+AUTO, DEVICE, HOST = "auto", "device", "host"
+"""Where the data of a training are (``data_on``): in the memory of each device, in that of the host, or in that of the
+host if they do not fit on a device."""
+
+
+def where(options: Any) -> str:
+    """Returns where options have the data of a training: `DEVICE` if there is no choice."""
+    return getattr(options, "data_on", DEVICE)
 
 
 class File(NamedTuple):
@@ -45,13 +55,16 @@ def entry(files: Sequence[File]) -> dict[str, Any]:
     return {PATH: paths, DIGEST: digests}
 
 
-def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Dataset, dict[str, Any]]:
+def read(
+    path: Path, env: Env, played: dict[str, Any] | None = None, *, mapped: bool = False
+) -> tuple[Dataset, dict[str, Any]]:
     """Reads the dataset in a file, and returns it with its card.
 
     Args:
         path: The file.
         env: The environment as the algorithm that learns from the dataset sees it.
         played: The fields ``env`` and ``env_params`` that the card must have (default: any).
+        mapped: As for `card_files.load`.
 
     Raises:
         ConfigError: If the file is damaged, or was played in another environment; with a line for each problem.
@@ -67,7 +80,7 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
                 raise ConfigError(f"{path}: was played with {difference}")
         return trees.named_leaves(like(card))
 
-    card, arrays = card_files.load(card_files.DATASET, path, expected)
+    card, arrays = card_files.load(card_files.DATASET, path, expected, mapped=mapped)
     data = jax.tree.unflatten(jax.tree.structure(like(card)), arrays.values())
     if problems := dataset_problems(data, env.observation_space, env.action_space):
         raise ConfigError("\n".join(f"{path}: {line}" for line in problems))
@@ -133,7 +146,7 @@ def described(
         found = []
         for i, path in enumerate(paths):
             try:
-                digest = read(Path(path), env, played)[1][DIGEST]
+                digest = read(Path(path), env, played, mapped=True)[1][DIGEST]
             except ConfigError as error:
                 problems += [f"{name}: {line}" for line in str(error).splitlines()]
                 continue
@@ -152,27 +165,44 @@ CHANGED = "is not the dataset that the run started with (sha256 differs)"
 """What is wrong with a file that was replaced."""
 
 
-def parts(described: dict[str, Any], env: Env, stride: int = 1) -> dict[str, Stored]:
-    """Reads the datasets of a description as programs hold them, which are keyword arguments of ``make_trainer``.
+def parts(described: dict[str, Any], env: Env, stride: int = 1, data_on: str = DEVICE) -> dict[str, Held]:
+    """Reads the datasets of a description, which are keyword arguments of ``make_trainer``.
 
     Args:
         described: The entries of a description.
         env: The environment as the algorithm sees it.
         stride: The number of steps between the places at which samples may start.
+        data_on: `DEVICE`: as programs hold them; `HOST`: as mapped files, which the host streams.
 
     Raises:
         ConfigError: As `read` does, and if a file was replaced.
+        DoesNotFit: A device has not enough free memory, which is known before they are read.
     """
     frames = spaces.frames(env.observation_space)
 
     def checked(name: str, file: File) -> Dataset:
-        data, card = read(Path(file.path), env)
+        data, card = read(Path(file.path), env, mapped=data_on == HOST)
         if card[DIGEST] != file.digest:
             raise ConfigError(f"{name}: {file.path}: {CHANGED}")
         return data
 
+    if data_on == HOST:
+        return {name: streamed(*(checked(name, file) for file in files(x))) for name, x in described.items()}
+    _check_room(described, env)
     whole = {name: joined([checked(name, file) for file in files(entry)]) for name, entry in described.items()}
     return {name: held(data, frames, stride) for name, data in whole.items()}
+
+
+def _check_room(described: dict[str, Any], env: Env) -> None:
+    """Raises `DoesNotFit` if the datasets of a description, by their cards, exceed the free memory of a device."""
+    need = 0
+    for file in [file for entry in described.values() for file in files(entry)]:
+        card = card_files.card(card_files.DATASET, Path(file.path))
+        like = struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
+        need += least_bytes(like, spaces.frames(env.observation_space))
+    if need > (free := devices.available_bytes(jax.local_devices())):
+        sizes = f"{planning.gigabytes(need)} on each device, {planning.gigabytes(free)} are free"
+        raise planning.DoesNotFit(f"data: needs at least {sizes}; --data-on host streams it, from recorded play alone")
 
 
 def moved(recorded: dict[str, Any], options: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from purerl.learned import artefacts, own_parts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.loops.evaluation import chosen_by
 from purerl.names import Trust
-from purerl.replay.fixed import Stored
+from purerl.replay.fixed import Held
 from purerl.runs.describing import (
     config_file,
     datasets,
@@ -396,15 +396,16 @@ class Setup(NamedTuple):
     configurations share the keys of their seeds; with population-based training each has keys of its own, so that a
     member is not the twin of the one whose state it takes. ``labels`` give both, member by member. ``make_learner``
     needs no dataset. ``data`` reads the datasets, once: arrays that all members share, which are an argument of their
-    programs. ``make_trainer`` takes them there as ``data``, and by default reads them itself. ``spaces`` describes the
-    environment for saved policies (`envs.spaces_only`). ``select`` is that of the description.
+    programs, or which the host streams. ``make_trainer`` takes them there as ``data``, and by default reads them
+    itself. ``spaces`` describes the environment for saved policies (`envs.spaces_only`). ``select`` is that of the
+    description.
     """
 
     config: Any
     make_env: Callable[..., Env]
     make_learner: Callable[..., Learner]
     make_trainer: Callable[..., Trainer]
-    data: Callable[[], dict[str, Stored]]
+    data: Callable[[], dict[str, Held]]
     members: population.Members
     labels: list[dict[str, int]]
     swept: dict[str, list[float]]
@@ -414,7 +415,12 @@ class Setup(NamedTuple):
     @classmethod
     @own_code()
     def of(
-        cls, description: TrainingDescription, diagnostics: bool = False, begun: PyTree = None, env: Env | None = None
+        cls,
+        description: TrainingDescription,
+        diagnostics: bool = False,
+        begun: PyTree = None,
+        env: Env | None = None,
+        data_on: str = datasets.DEVICE,
     ) -> "Setup":
         """Makes the members that ``description`` asks for.
 
@@ -424,6 +430,7 @@ class Setup(NamedTuple):
             begun: The `warm_start.Beginning` of the members, one for all ``[1, ...]`` or one for each ``[P, ...]``
                 (None: new ones).
             env: A stand-in for the environment, which is then not made (None: there is none).
+            data_on: Where the datasets are: `datasets.DEVICE` or `datasets.HOST`.
 
         Raises:
             ConfigError: If learned functions are damaged.
@@ -452,15 +459,15 @@ class Setup(NamedTuple):
             return algo.make_learner(config, env, **parts(config, env))
 
         @functools.cache
-        def read_data() -> dict[str, Stored]:
+        def read_data() -> dict[str, Held]:
             stride = getattr(config, "sample_stride", 1)
-            return datasets.parts(description.datasets, make_env(env_part(swept, 0)), stride)
+            return datasets.parts(description.datasets, make_env(env_part(swept, 0)), stride, data_on)
 
         def make_trainer(
             config: Any,
             env_params: dict[str, Any] | None = None,
             meta_params: PyTree = None,
-            data: dict[str, Stored] | None = None,
+            data: dict[str, Held] | None = None,
         ) -> Trainer:
             algorithm = trained if meta_params is None else trained.warm_start(*meta_params)
             env = plain_env(env_params)

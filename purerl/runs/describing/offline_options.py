@@ -3,7 +3,8 @@
 from typing import Any
 
 from purerl.learners.parts.from_data import DataConfig
-from purerl.runs.describing import select_options
+from purerl.runs.describing import datasets, select_options
+from purerl.runs.describing.datasets import HOST
 
 
 def problems(options: Any, config: Any) -> list[str]:
@@ -23,4 +24,6 @@ def problems(options: Any, config: Any) -> list[str]:
         lines.append(f"keep_best = True: {why}, by which policies are compared")
     if options.shards > 1:
         lines.append(f"shards = {options.shards}: is not supported with recorded play")
+    if options.processes and datasets.where(options) == HOST:
+        lines.append(f"data_on = {HOST!r}: is not supported with processes")
     return lines

@@ -15,10 +15,11 @@ import numpy as np
 
 from purerl import backend, population, processes, trees
 from purerl.errors import own_code
+from purerl.loops import Stream
 from purerl.population import layouts, planning, splitting
 from purerl.population.layouts import spread
 from purerl.population.splitting import WHOLE, Split
-from purerl.runs.running import run_loop
+from purerl.runs.running import run_loop, streaming
 from purerl.runs.running.run_loop import Chunk
 from purerl.store import checkpoint
 from purerl.types import PyTree, Trainer, TrainState
@@ -40,6 +41,8 @@ class RunProgram(NamedTuple):
     - ``sent_bytes``: the bytes that a device sends to others in an iteration (`splitting.sent`).
     - ``select``: the selection of population-based training (`selecting.compile_selected`); None: there is none.
     - ``data``: returns the datasets that all members share (`Setup.data`), of which each device holds one copy.
+    - ``stream``: the dataset that the host streams instead; None: there is none. ``chunk`` then runs an iteration.
+    - ``show``: ``show(given, state)`` shows that dataset to the learners before the first iteration.
     """
 
     init: jax.stages.Compiled
@@ -50,6 +53,8 @@ class RunProgram(NamedTuple):
     sent_bytes: float = 0.0
     select: jax.stages.Compiled | None = None
     data: Callable[[], PyTree] = lambda: None
+    stream: Stream | None = None
+    show: Callable[[PyTree, TrainState], TrainState] | None = None
 
     @property
     def batch_size(self) -> int:
@@ -73,7 +78,9 @@ class RunProgram(NamedTuple):
         """
         layout = self.chunk.layout
         if step is None:
-            return self.init(layouts.place(members, layout), self.data())
+            placed = layouts.place(members, layout)
+            state = self.init(placed, self.data())
+            return self.show(placed.given, state) if self.show else state
         return saved(step, members.size, self.like, layout, self.differs)
 
     def chunks(
@@ -88,6 +95,9 @@ class RunProgram(NamedTuple):
         size, data = members.size, self.data()
         placed = layouts.place(members, self.chunk.layout)
         advancing = lambda state, length: self.chunk.program(placed.given, state, data, length)
+        if self.stream:
+            one = lambda given, state: self.chunk.program(given, state, data, np.int32(1))
+            advancing = streaming.advancing(one, self.stream, self.chunk.layout, placed.given, state)
         paced = run_loop.advance(
             advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
         )
@@ -131,6 +141,7 @@ def compile_program(
     split: Split = WHOLE,
     resting: bool = False,
     data: PyTree = None,
+    stream: Stream | None = None,
 ) -> RunProgram:
     """Compiles the trainings of a population into one program for any number of iterations.
 
@@ -139,15 +150,15 @@ def compile_program(
     compiled beside the other, in another thread. ``stage`` is called with the name of each stage that begins after
     tracing. ``algo`` is the name of the algorithm, for `errors.own_code`, and ``split`` says how agents are cut into
     shards. If it is ``resting``, nothing is computed of members that have stopped (`loops.stopping`), where they are
-    computed one after another; their metrics are then zeros. The other arguments are those of
-    `population.train_population`.
+    computed one after another; their metrics are then zeros. ``stream`` is that of the trainers, whose samples the
+    host reads; None: there is none. The other arguments are those of `population.train_population`.
 
     Raises:
         ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling.
         planning.DoesNotFit: The program does not fit into memory.
     """
     start = time.perf_counter()
-    one = trees.take(members, 0)
+    one, make_trainer = trees.take(members, 0), streaming.fed(make_trainer) if stream else make_trainer
     with own_code(algo):
         agent = splitting.agent(make_trainer, one, split.cut)
         planning.check_state(agent.whole, one, data, devices=devices)
@@ -158,7 +169,7 @@ def compile_program(
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
         layout = population.layout(size, devices, lanes, split.devices)
         with own_code(algo):
-            init, chunk = _traced(agent, members, data, layout, resting and layout.lanes == 1)
+            init, chunk = _traced(agent, members, data, layout, resting and layout.lanes == 1, stream)
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, options))
         return chunk.lower(), layout
@@ -177,17 +188,23 @@ def compile_program(
     sent = splitting.sent(agent.meetings, split)
     placed = functools.cache(lambda: processes.put(data, chunk.layout.everywhere))
     seconds = time.perf_counter() - start
-    return RunProgram(init, init.out_info, chunk, seconds, agent.differs, sent, data=placed)
+    show = functools.partial(streaming.shown, stream, make_trainer, chunk.layout) if stream else None
+    return RunProgram(init, init.out_info, chunk, seconds, agent.differs, sent, data=placed, stream=stream, show=show)
 
 
 def _traced(
-    agent: splitting.Agent, members: population.Members, data: PyTree, layout: population.Layout, resting: bool
+    agent: splitting.Agent,
+    members: population.Members,
+    data: PyTree,
+    layout: population.Layout,
+    resting: bool,
+    stream: Stream | None,
 ) -> tuple[jax.stages.Traced, jax.stages.Traced]:
     """Traces the program that makes the states of members, and the one that trains them for a chunk."""
 
     def chunk_of(given, state, data, length):
         length = jnp.where(state.stopping.stopped, 0, length) if resting else length
-        return agent.chunk(given, state, length, CAPACITY, data)
+        return agent.chunk(given, state, length, 1 if stream else CAPACITY, data)
 
     given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
     shared = trees.shapes(data, layout.everywhere)
@@ -199,7 +216,9 @@ def _traced(
         layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
     )
     chunk = spread(chunk_of, layout, (agent.differs, False))
-    return init, jax.jit(chunk, donate_argnums=1).trace(given.given, states, shared, np.int32(0))
+    of_members = lambda x: jax.ShapeDtypeStruct((layout.size, *x.shape), x.dtype, sharding=layout.sharding)
+    more = {streaming.SAMPLES: jax.tree.map(of_members, stream.like)} if stream else {}
+    return init, jax.jit(chunk, donate_argnums=1).trace({**given.given, **more}, states, shared, np.int32(0))
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:

@@ -15,10 +15,11 @@ from purerl.errors import ConfigError
 from purerl.hardware import absent, speed
 from purerl.hardware.census import Census
 from purerl.hardware.gpus import GPUS
+from purerl.loops.streaming import traceable
 from purerl.population import arithmetic, devices, planning
-from purerl.runs.describing import environments, sharding
+from purerl.runs.describing import datasets, environments, sharding
 from purerl.runs.describing.description import Setup, TrainingDescription
-from purerl.runs.running import run_loop, selecting
+from purerl.runs.running import run_loop, selecting, streaming
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
 
@@ -176,7 +177,15 @@ def plan(
         ConfigError: The run cannot be planned.
         DoesNotFit: The run does not fit into memory.
     """
-    setup = Setup.of(description)
+    return streaming.placed(options, lambda settled: _plan(description, settled, target, measured))
+
+
+def _plan(
+    description: TrainingDescription, options: Any, target: str, measured: bool
+) -> tuple[planning.Plan, Speed | Forecast | None]:
+    """Determines what `plan` does, with the dataset where ``options`` say."""
+    data_on = datasets.where(options)
+    setup = Setup.of(description, data_on=data_on)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
     if setup.on_host and target:
         raise ConfigError(f"target = {target!r}: is not supported for the host environment {description.env}")
@@ -191,7 +200,7 @@ def plan(
     else:
         with backend.tracing_for("gpu") if target else contextlib.nullcontext():
             program = selecting.compile_selected(setup, batch_size, devices=used, lanes=lanes, algo=algo, split=split)
-    cost = _cost(setup, program)._replace(shards=split.shards)
+    cost = _cost(setup, program)._replace(shards=split.shards, data_on=data_on if setup.data() else "")
     if isinstance(program, RunProgram) and target:
         return cost, forecast(setup, program, cost, target)
     if measured:
@@ -206,7 +215,8 @@ def plan(
 
 def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
     """Determines memory, arithmetic and traffic of a compiled training."""
-    trainer = setup.trainer
+    trainer = traceable(setup.trainer)
+    stream = setup.trainer.stream
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.counts)
     return cost._replace(
@@ -217,7 +227,8 @@ def _cost(setup: Setup, program: RunProgram | HostProgram) -> planning.Plan:
         frames=setup.frames,
         frames_unselected=setup.trainer.counted(setup.config.num_iterations) * setup.members.size,
         peak_bytes=program.peak_bytes,
-        dataset_bytes=trees.nbytes(setup.data()),
+        dataset_bytes=stream.data.nbytes if stream else trees.nbytes(setup.data()),
+        sample_bytes=trees.nbytes(stream.like) if stream else 0,
         unit=trainer.unit,
         product_flops_per_frame=arithmetic.product_flops(trainer.step, state) / trainer.counts,
     )

@@ -23,6 +23,7 @@ from purerl.names import Trust, here, tell_once
 from purerl.runs.reading import evaluation, host_evaluation, loading, run_curves
 from purerl.runs.reading.host_evaluation import Playing, Venue
 from purerl.runs.running import device_program, run_loop
+from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
 from purerl.store import metrics as watched
 from purerl.types import Key, Metrics, PyTree, Result, Situation, Trainer, TrainState
@@ -169,7 +170,8 @@ def train_in_chunks(
     """Trains an agent and calls a function after each chunk of iterations.
 
     It computes what ``jax.jit(loops.train(trainer, num_iterations))(key)`` computes. Environments of the host are
-    stepped in worker processes where that is faster, and closed at the end. Ctrl-C, or a notebook's interrupt, ends the
+    stepped in worker processes where that is faster, and closed at the end; data of the host (`replay.streamed`) are
+    read while the device computes. Ctrl-C, or a notebook's interrupt, ends the
     training after the chunk, and what was learned until then is returned; a second one raises `KeyboardInterrupt`.
 
     Args:
@@ -202,7 +204,7 @@ def train_in_chunks(
     with _noted() as interrupted, contextlib.ExitStack() as stack:
         if isinstance(on_chunk, Progress):
             stack.enter_context(on_chunk.shown(trainer, num_iterations))
-        if trainer.host:
+        if trainer.host or trainer.stream:
             state, chunks = _hosted(trainer, key, num_iterations, every, stack)
         else:
             state, chunks = _compiled(trainer, key, num_iterations, every)
@@ -257,9 +259,14 @@ def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int) -> St
 
 
 def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:
-    """Begins a training in environments of the host, as a population of one; ``stack`` closes them."""
-    alone = population.Members({}, key[None])
-    running = stack.enter_context(contextlib.closing(HostProgram(lambda: trainer, alone, How(), ahead=0)))
+    """Begins a training in environments or from data of the host, as a population of one; ``stack`` closes them."""
+    alone, make = population.Members({}, key[None]), lambda: trainer
+    program: RunProgram | HostProgram
+    if trainer.stream:
+        program = device_program.compile_program(make, alone, stream=trainer.stream)
+    else:
+        program = HostProgram(make, alone, How(), ahead=0)
+    running = stack.enter_context(contextlib.closing(program))
     begun, mine = running.begin(alone), lambda state: trees.take(state, 0)
     chunks = running.chunks(alone, begun, 0, num_iterations, every)
     row = lambda chunk: {name: values[:, 0] for name, values in chunk.metrics.items()}

@@ -13,7 +13,7 @@ from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.learners.parts import widening
 from purerl.names import here
-from purerl.runs.describing import config_file
+from purerl.runs.describing import config_file, datasets
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.reading_options import GrowOptions
@@ -95,7 +95,7 @@ def grow(
     if old.select:
         raise ConfigError(f"{source}: agents that are selected cannot grow")
     new = dataclasses.replace(new, warm_start={})  # the grown run resumes from checkpoints
-    grown_from = TrainingRun(old, Setup.of(old), options, source, console())
+    grown_from = TrainingRun(old, Setup.of(old, data_on=datasets.where(options)), options, source, console())
     run = TrainingRun.of(new, options, target)
     before = jax.eval_shape(grown_from.setup.trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))

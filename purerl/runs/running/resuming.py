@@ -39,6 +39,7 @@ SOFT = (
     "workers",
     "worker_timeout",
     "worker_restarts",
+    "data_on",
 )
 """The options that may change: the length of a run, and options that its results do not depend on."""
 NOW = ("processes",)

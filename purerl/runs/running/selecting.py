@@ -55,6 +55,8 @@ def compile_selected(setup: Setup, batch_size: int | str, **options: Any) -> Run
     """
     batch_size = setup.members.size if len(setup.intervals) > 1 else batch_size
     resting = setup.select.get("kind") == HALVING
+    if stream := setup.trainer.stream:
+        return compile_program(setup.make_trainer, setup.members, batch_size, stream=stream, **options)
     data = setup.data() or None
     program = compile_program(setup.make_trainer, setup.members, batch_size, resting=resting, data=data, **options)
     return program._replace(select=_compiled(program, setup)) if setup.select.get("kind") == PBT else program

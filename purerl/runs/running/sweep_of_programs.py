@@ -18,6 +18,7 @@ from purerl.runs.describing.description import TrainingDescription
 from purerl.runs.describing.run_directory import clear, hold, resume_command
 from purerl.runs.describing.sweeps import as_text, columns
 from purerl.runs.reading import evaluation
+from purerl.runs.running import streaming
 from purerl.runs.running.resuming import is_finished
 from purerl.runs.running.run import EXIT_DIVERGED, place
 from purerl.runs.running.train import FILES, TrainingRun
@@ -75,8 +76,9 @@ def begin(
         index: The number of the run.
         begun: Called once the program of the run is compiled.
     """
-    run = TrainingRun.new(description, options, directory / str(index))
-    return run.begin("sweep" if description.swept else "train", begun)
+    command = "sweep" if description.swept else "train"
+    folder = directory / str(index)
+    return streaming.placed(options, lambda known: TrainingRun.new(description, known, folder).begin(command, begun))
 
 
 def resume_programs(

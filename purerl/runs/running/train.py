@@ -19,8 +19,9 @@ from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.interrupts import Interrupted
 from purerl.learners.parts.warm_start import Beginning
+from purerl.loops.streaming import traceable
 from purerl.population import arithmetic, devices, planning
-from purerl.runs.describing import config_file, environments, select_options, sharding, sweeps
+from purerl.runs.describing import config_file, datasets, environments, select_options, sharding, sweeps
 from purerl.runs.describing.description import Setup, TrainingDescription
 from purerl.runs.describing.machine import machine_facts
 from purerl.runs.describing.run_directory import (
@@ -38,7 +39,7 @@ from purerl.runs.describing.sweeps import MOST_PROGRAMS, env_part
 from purerl.runs.reading import choosing, evaluation, filmed, levels, results
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.reading.host_evaluation import Venue
-from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, selecting, training
+from purerl.runs.running import early_stopping, forecast, run_loop, saved_policies, selecting, streaming, training
 from purerl.runs.running.device_program import RunProgram
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
@@ -93,7 +94,7 @@ class TrainingRun(Run):
             ConfigError: There are no such policies, or they do not fit.
         """
         described, begun = saved_policies.read_warm_start(description, options.warm_start)
-        setup = Setup.of(described, options.diagnostics, begun)
+        setup = Setup.of(described, options.diagnostics, begun, data_on=datasets.where(options))
         return cls(described, setup, options, directory, console(), begun)
 
     @classmethod
@@ -104,7 +105,8 @@ class TrainingRun(Run):
             ConfigError: The policies that it began with are damaged.
         """
         begun = saved_policies.kept_warm_start(directory, description)
-        return cls(description, Setup.of(description, options.diagnostics, begun), options, directory, console(), begun)
+        setup = Setup.of(description, options.diagnostics, begun, data_on=datasets.where(options))
+        return cls(description, setup, options, directory, console(), begun)
 
     def folder(self, batch: int) -> Path:
         """Returns the folder of the checkpoints of a batch."""
@@ -155,6 +157,8 @@ class TrainingRun(Run):
         if about.select:
             cost = f"{planning.frames_in_words(self.setup.frames, frames * agents)} in all"
             tell(f"{select_options.in_words(about.select, self.setup.intervals, self.setup.trainer)}; {cost}")
+        if stream := self.setup.trainer.stream:
+            tell(f"the data, {planning.gigabytes(stream.data.nbytes)}, are read by the host, sample by sample")
         tell(f"{about.algo} on {about.env}, {agents} agent(s), {device}: compiling ...")
 
     def compile(self, batch_size: int | str, stage: Callable[[str], None]) -> RunProgram | HostProgram:
@@ -179,8 +183,9 @@ class TrainingRun(Run):
         setup, used = self.setup, len(program.chunk.layout.devices)
 
         def flops() -> float:
-            state = jax.eval_shape(setup.trainer.init, setup.members.keys[0])
-            return arithmetic.flops(setup.trainer.step, state) * setup.config.num_iterations * setup.members.size / used
+            trainer = traceable(setup.trainer)
+            state = jax.eval_shape(trainer.init, setup.members.keys[0])
+            return arithmetic.flops(trainer.step, state) * setup.config.num_iterations * setup.members.size / used
 
         return forecast.expected(forecast.counted(setup, program), flops) * selecting.share(setup, program)
 
@@ -239,7 +244,8 @@ def train(description: TrainingDescription, options: Any, command: str = "train"
         ConfigError: As for `Run.begin`.
         DoesNotFit: As for `Run.begin`.
     """
-    return TrainingRun.new(description, options, place(options, description.name)).begin(command)
+    directory = place(options, description.name)
+    return streaming.placed(options, lambda settled: TrainingRun.new(description, settled, directory).begin(command))
 
 
 def _train_and_play(
