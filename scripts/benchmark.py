@@ -1,4 +1,5 @@
-"""Speed beside a peer, by turns: whole trainings in frames/s, replay buffers in microseconds a step.
+"""Speed beside a peer, by turns: whole trainings in frames/s, replay buffers in microseconds a step. purerl's side of a
+training is what ``purerl benchmark`` measures of purerl alone.
 
     python scripts/benchmark.py ppo-cartpole --agents 1 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py ppo-hopper --peer purejaxrl=CHECKOUT --peer-python PYTHON
@@ -132,7 +133,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of a workload, which it also prints."""
-    return WORKLOADS[args.workload].run(args, {"workload": args.workload, "warmups": args.warmups})
+    try:
+        return WORKLOADS[args.workload].run(args, {"workload": args.workload, "warmups": args.warmups})
+    except turns.Failed as failed:
+        raise SystemExit("\n".join([*failed.lines, str(failed)])) from None
 
 
 def main() -> None:

@@ -1,14 +1,37 @@
-"""What `on_gpu` measures: a table of stages, each a workload of ``scripts/benchmark.py`` or a check, and its words."""
+"""What `on_gpu` measures: a table of stages, each a workload of ``purerl benchmark`` or of ``scripts/benchmark.py``,
+which has the peers, or a check, and its words."""
 
+import json
 import shlex
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import benchmark
-from workloads import checks
+from workloads import checks, named
 
 PEERS = {"rejax": "rejax", "purejaxrl": "purejaxrl=CHECKOUT"}
 """The peers that can take part, and how they are named on a command line."""
+
+
+def alone(words: Sequence[str]) -> dict[str, Any]:
+    """Figures of the workload of ``purerl benchmark WORDS``. Raises `SystemExit` if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "figures.json")
+        code = subprocess.run([sys.executable, "-m", "purerl.cli", "benchmark", *words, "--out", str(path)]).returncode
+        if code:
+            raise SystemExit(code)
+        (row,) = json.loads(path.read_text())["workloads"].values()
+    return {"agents": row["agents"], **of_side(row), **spread(row)}
+
+
+def spread(side: dict[str, Any]) -> dict[str, str]:
+    """The time between the fastest and the slowest run of a side, over the median."""
+    seconds = side["seconds"]
+    return {"spread": f"{100 * (seconds['high'] - seconds['low']) / seconds['median']:.1f} %"}
 
 
 def speed(words: Sequence[str]) -> dict[str, Any]:
@@ -18,9 +41,7 @@ def speed(words: Sequence[str]) -> dict[str, Any]:
     if not sides:
         return row
     (_, ours), *others = sides.items()
-    seconds = ours["seconds"]
-    told = {"agents": row["agents"], **of_side(ours)}
-    told |= {"spread": f"{100 * (seconds['high'] - seconds['low']) / seconds['median']:.1f} %"}
+    told = {"agents": row["agents"], **of_side(ours), **spread(ours)}
     for name, theirs in others:
         told |= {"peer": {"name": name, **of_side(theirs)}, "ratio": round(row["ratio"]["median"], 2)}
     return told
@@ -40,6 +61,7 @@ def of_side(side: dict[str, Any]) -> dict[str, Any]:
 
 
 COMMANDS = {
+    alone: "purerl benchmark {}",
     speed: "python scripts/benchmark.py {}",
     checks.repeated: "purerl train {} --deterministic",
     checks.tests: "pytest {}",
@@ -67,7 +89,7 @@ class Stage(NamedTuple):
     def at(self, scale: str, peers: dict[str, str], peer_python: str) -> list[str]:
         """The words of a call."""
         first, *words = shlex.split(self.tiny if scale == "tiny" else self.words)
-        if self.call is speed:
+        if self.call in (alone, speed):
             words = [*ROUNDS[scale].split(), *words]
         beside = ["--peer", peers[self.peer], "--peer-python", peer_python] if self.peer else []
         return [first, *words, *beside]
@@ -81,71 +103,80 @@ class Stage(NamedTuple):
 
 PPO, ONE = "ppo-cartpole --agents 2048 --total-steps 65536", "ppo-cartpole --agents 1 --total-steps 131072"
 TINY = "ppo-cartpole --agents 2 --total-steps 2048"
-BASE = (Stage("base-2048", speed, PPO, TINY, 50), Stage("base-1", speed, ONE, TINY, 50))
+
+
+def cartpole(agents: int, total_steps: int, more: str = "") -> str:
+    """The word of ``purerl benchmark`` for PPO on CartPole-v1, of those three above."""
+    return shlex.quote(f"{named.PPO_CARTPOLE} --num-seeds {agents} --total-steps {total_steps} {more}".strip())
+
+
+ALL_ALONE, ONE_ALONE, TINY_ALONE = cartpole(2048, 65536), cartpole(1, 131072), cartpole(2, 2048)
+BASE = (Stage("base-2048", alone, ALL_ALONE, TINY_ALONE, 50), Stage("base-1", alone, ONE_ALONE, TINY_ALONE, 50))
+HALF = "--precision bfloat16"
 REPLAY_TINY = "--num-envs 4 --num-steps 8 --warmup-steps 128 --capacity 256 --batch-size 4"
-R2D2, R2D2_TINY = "algorithms r2d2 --total-steps 20000", f'algorithms "r2d2 {REPLAY_TINY}" --total-steps 512'
-QMIX = "algorithms qmix --env TwoStep-v0 --total-steps 20000"
-QMIX_TINY = f'algorithms "qmix {REPLAY_TINY}" --env TwoStep-v0 --total-steps 512'
-IMPALA, IMPALA_TINY = "algorithms impala --total-steps 65536", "algorithms impala --total-steps 1024"
-GRU = 'algorithms "ppo --memory gru" --total-steps 65536'
-GRU_TINY = 'algorithms "ppo --memory gru --num-steps 16" --total-steps 512'
+R2D2, R2D2_TINY = (
+    "r2d2 --env CartPole-v1 --total-steps 20000",
+    f"r2d2 --env CartPole-v1 --total-steps 512 {REPLAY_TINY}",
+)
+QMIX, QMIX_TINY = "qmix --env TwoStep-v0 --total-steps 20000", f"qmix --env TwoStep-v0 --total-steps 512 {REPLAY_TINY}"
+IMPALA, IMPALA_TINY = "impala --env CartPole-v1 --total-steps 65536", "impala --env CartPole-v1 --total-steps 1024"
+GRU = f"{named.PPO_CARTPOLE} --memory gru --total-steps 65536"
+GRU_TINY = f"{named.PPO_CARTPOLE} --memory gru --num-steps 16 --total-steps 512"
 DQN, DQN_TINY = "dqn-cartpole --total-steps 20000", "dqn-cartpole --agents 2 --total-steps 1500"
 SAC_TINY = "sac-pendulum --agents 2 --total-steps 1100"
-IMAGES = "--env Breakout-MinAtar --total-steps 131072 --agents 64"
-IMAGES_TINY = "--env Breakout-MinAtar --agents 2 --total-steps"
+IMAGES = "--preset image --env Breakout-MinAtar"
 PHYSICS = "--warmups 1 --rounds 1 --agents 1"
 UNTIL_TINY = "algorithms ppo --total-steps 2048 --until 20"
 CLOSED = "tests/algos/test_conformance.py::test_truncation_in_closed_form"
 SEEDS = "--env CartPole-v1 --eval-episodes 2 --total-steps"
 SHARDS = "ppo --num-envs 16 --shards 4 --exact"
+
+
+def of_agents(name: str, words: str, agents: int, tiny: str, seconds: int = 60) -> Stage:
+    """A stage of so many agents, at the scale tiny of two, by ``purerl benchmark``."""
+    return Stage(name, alone, *(shlex.quote(f"{x} --num-seeds {n}") for x, n in ((words, agents), (tiny, 2))), seconds)
+
+
 STAGES = (
     *BASE,
-    Stage("bfloat16-2048", speed, f"{PPO} --precision bfloat16", f"{TINY} --precision bfloat16"),
-    Stage("bfloat16-1", speed, f"{ONE} --precision bfloat16", f"{TINY} --precision bfloat16"),
+    Stage("bfloat16-2048", alone, cartpole(2048, 65536, HALF), cartpole(2, 2048, HALF)),
+    Stage("bfloat16-1", alone, cartpole(1, 131072, HALF), cartpole(2, 2048, HALF)),
     Stage("ppo-1-beside-purejaxrl", speed, ONE, TINY, 90, peer="purejaxrl"),
     Stage("ppo-64-beside-purejaxrl", speed, f"{ONE} --agents 64", TINY, 90, peer="purejaxrl"),
     Stage("ppo-2048-beside-purejaxrl", speed, PPO, TINY, 110, peer="purejaxrl"),
     Stage("profile-2048", speed, "profile --agents 2048", "profile --agents 2 --total-steps 2048", 90),
-    Stage("ppo-16384", speed, "ppo-cartpole --agents 16384 --total-steps 16384", TINY, 80),
-    Stage("ppo-2048-lanes-256", speed, f"{PPO} --lanes 256", f"{TINY} --lanes 1"),
-    Stage("ppo-2048-lanes-512", speed, f"{PPO} --lanes 512", f"{TINY} --lanes 1"),
-    Stage("ppo-8192", speed, "ppo-cartpole --agents 8192 --total-steps 16384", TINY),
-    Stage("ppo-4096", speed, "ppo-cartpole --agents 4096 --total-steps 32768", TINY),
-    Stage("ppo-1024", speed, "ppo-cartpole --agents 1024 --total-steps 65536", TINY),
-    Stage("ppo-256", speed, "ppo-cartpole --agents 256 --total-steps 65536", TINY),
+    Stage("ppo-16384", alone, cartpole(16384, 16384), TINY_ALONE, 80),
+    Stage("ppo-2048-lanes-256", alone, cartpole(2048, 65536, "--lanes 256"), cartpole(2, 2048, "--lanes 1")),
+    Stage("ppo-2048-lanes-512", alone, cartpole(2048, 65536, "--lanes 512"), cartpole(2, 2048, "--lanes 1")),
+    Stage("ppo-8192", alone, cartpole(8192, 16384), TINY_ALONE),
+    Stage("ppo-4096", alone, cartpole(4096, 32768), TINY_ALONE),
+    Stage("ppo-1024", alone, cartpole(1024, 65536), TINY_ALONE),
+    Stage("ppo-256", alone, cartpole(256, 65536), TINY_ALONE),
     Stage("dqn-512", speed, f"{DQN} --agents 512", DQN_TINY, 120),
     Stage("dqn-1-beside-rejax", speed, "dqn-cartpole --total-steps 20000", DQN_TINY, 120, peer="rejax"),
     Stage("dqn-64-beside-rejax", speed, f"{DQN} --agents 64", DQN_TINY, 120, peer="rejax"),
     Stage("dqn-512-beside-rejax", speed, "dqn-cartpole --agents 512 --total-steps 5000", DQN_TINY, 120, peer="rejax"),
-    Stage("impala-2048", speed, f"{IMPALA} --agents 2048", f"{IMPALA_TINY} --agents 2"),
-    Stage("impala-1", speed, f"{IMPALA} --agents 1", f"{IMPALA_TINY} --agents 2"),
+    of_agents("impala-2048", IMPALA, 2048, IMPALA_TINY),
+    of_agents("impala-1", IMPALA, 1, IMPALA_TINY),
     Stage("sac-64", speed, "sac-pendulum --agents 64", SAC_TINY, 90),
     Stage("sac-1", speed, "sac-pendulum --agents 1", SAC_TINY, 90),
-    Stage("r2d2-64", speed, f"{R2D2} --agents 64", f"{R2D2_TINY} --agents 2", 120),
-    Stage("r2d2-1", speed, f"{R2D2} --agents 1", f"{R2D2_TINY} --agents 2", 90),
-    Stage("qmix-64", speed, f"{QMIX} --agents 64", f"{QMIX_TINY} --agents 2", 90),
-    Stage("qmix-1", speed, f"{QMIX} --agents 1", f"{QMIX_TINY} --agents 2", 90),
-    Stage("ppo-gru-512", speed, f"{GRU} --agents 512", f"{GRU_TINY} --agents 2", 120),
-    Stage("ppo-gru-1", speed, f"{GRU} --agents 1", f"{GRU_TINY} --agents 2", 90),
-    Stage(
-        "minatar-ppo-64",
-        speed,
-        f'algorithms "ppo --preset image" {IMAGES}',
-        f'algorithms "ppo --preset image --num-steps 4" {IMAGES_TINY} 1024',
-        90,
+    of_agents("r2d2-64", R2D2, 64, R2D2_TINY, 120),
+    of_agents("r2d2-1", R2D2, 1, R2D2_TINY, 90),
+    of_agents("qmix-64", QMIX, 64, QMIX_TINY, 90),
+    of_agents("qmix-1", QMIX, 1, QMIX_TINY, 90),
+    of_agents("ppo-gru-512", GRU, 512, GRU_TINY, 120),
+    of_agents("ppo-gru-1", GRU, 1, GRU_TINY, 90),
+    of_agents(
+        "minatar-ppo-64", f"ppo {IMAGES} --total-steps 131072", 64, f"ppo {IMAGES} --num-steps 4 --total-steps 1024", 90
     ),
-    Stage(
-        "minatar-pqn-64",
-        speed,
-        f'algorithms "pqn --preset image" {IMAGES}',
-        f'algorithms "pqn --preset image --num-steps 4" {IMAGES_TINY} 1024',
-        90,
+    of_agents(
+        "minatar-pqn-64", f"pqn {IMAGES} --total-steps 131072", 64, f"pqn {IMAGES} --num-steps 4 --total-steps 1024", 90
     ),
-    Stage(
+    of_agents(
         "minatar-rainbow-8",
-        speed,
-        'algorithms "rainbow --preset image" --env Breakout-MinAtar --total-steps 30000 --agents 8',
-        f'algorithms "rainbow --hidden-sizes 8 {REPLAY_TINY}" --total-steps 512 --agents 2',
+        f"rainbow {IMAGES} --total-steps 30000",
+        8,
+        f"rainbow --env CartPole-v1 --hidden-sizes 8 {REPLAY_TINY} --total-steps 512",
         120,
     ),
     Stage(
@@ -194,7 +225,7 @@ STAGES = (
     ),
     Stage("shards-4-exact", checks.repeated, f"{SHARDS} {SEEDS} 131072", f"{SHARDS} --num-steps 16 {SEEDS} 1024", 90),
     *(
-        Stage(name, speed, PPO, TINY, flags=flags)
+        Stage(name, alone, ALL_ALONE, TINY_ALONE, flags=flags)
         for name, flags in {
             "no-triton-gemm-2048": "--xla_gpu_enable_triton_gemm=false",
             "cublaslt-2048": "--xla_gpu_enable_cublaslt=true",
@@ -205,7 +236,7 @@ STAGES = (
         }.items()
     ),
     *(
-        Stage(name, speed, ONE, TINY, flags=flags)
+        Stage(name, alone, ONE_ALONE, TINY_ALONE, flags=flags)
         for name, flags in {
             "no-graphs-1": "--xla_gpu_enable_command_buffer=",
             "graphs-of-loops-1": "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1",

@@ -59,6 +59,7 @@ COMPUTES = (
     "purerl.cli.limited.run",
     "purerl.learned.artefacts.load",
     "purerl.cli.check.examine",
+    "purerl.benchmarks.measuring.measure",
     "purerl.display.dashboard.server.server",
 )
 """What a command that was read comes to, and where the others end."""

@@ -46,6 +46,7 @@ ROOMS = [
     "runs",
     "exports",
     "meta",
+    "benchmarks",
     "cli",
 ]
 """From the bottom to the top: a room imports itself, those before it, and the modules on the ground."""

@@ -1,14 +1,19 @@
 """scripts/on_gpu.py: which stages are measured, that they fit into a visit, and the page that is made of the lines."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import benchmark
+import gpu_stages
 import on_gpu
 import pytest
 from workloads import searches
+
+from purerl.cli import benchmark_worker, parsing
+from purerl.runs.describing.reading_options import BenchmarkOptions
 
 ROOT = Path(__file__).parent.parent
 H100 = "NVIDIA H100 80GB HBM3"
@@ -43,13 +48,30 @@ def test_words_of_stages_are_read(scale, tmp_path):
     peers = {"rejax": "rejax", "purejaxrl": f"purejaxrl={tmp_path}"}
     for stage in on_gpu.STAGES:
         words = stage.at(scale, peers, "python")
-        if stage.call is on_gpu.speed:
+        if stage.call is gpu_stages.alone:
+            options = parsing.parse(BenchmarkOptions, "purerl benchmark", words, positional=True)
+            given = benchmark_worker.read(shlex.split(options.workloads[0]))
+            assert len(options.workloads) == 1 and given.options.num_seeds >= 1
+            assert (options.processes, options.rounds) == ((1, 3) if scale == "full" else (1, 1))
+        elif stage.call is on_gpu.speed:
             assert benchmark.arguments(words).rounds == (
                 3 if scale == "full" and "--rounds 1" not in stage.words else 1
             )
             assert not stage.peer or words[words.index("--peer") + 1] == peers[stage.peer]
         else:
             assert all((ROOT / word.partition("::")[0]).is_file() for word in words if "::" in word)
+
+
+@pytest.mark.rest
+def test_figures_of_purerl_alone_are_those_of_its_benchmark(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    words = ["a2c --env CartPole-v1 --num-seeds 2 --total-steps 512 --hidden-sizes 8 --compile quick", "--quick"]
+    figures = gpu_stages.alone([*words, "--rounds", "2"])
+    assert figures["agents"] == 2 and figures["frames_per_second"] > 0 and figures["spread"].endswith(" %")
+    assert {"compile_seconds", "peak_gb", "return"} <= figures.keys()
+    with pytest.raises(SystemExit) as stopped:
+        gpu_stages.alone(["a2c --env CartPol-v1", "--quick"])
+    assert stopped.value.code == 2
 
 
 @pytest.mark.parametrize(

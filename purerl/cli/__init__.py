@@ -62,6 +62,7 @@ commands:
   export RUN               export a policy as a file that runs without this package
   dashboard [FOLDER]       show the runs in a folder in the browser of this machine
   check-env ENV            check an environment of your own
+  benchmark [WORKLOAD ...] measure how fast this machine trains, or compare two such measurements
   list algos|envs          list algorithms or environments
 
 purerl COMMAND --help lists the options of a command that most people change, purerl COMMAND --help all lists all. \
@@ -84,6 +85,7 @@ COMMANDS = {
     "export": ("export", "export"),
     "dashboard": ("dashboard", "dashboard"),
     "check-env": ("check", "check_env"),
+    "benchmark": ("benchmark", "benchmark"),
     "list": ("read", "list_names"),
 }
 """The module of this package and the function in it that runs each command: ``function(args) -> exit code``."""

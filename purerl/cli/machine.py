@@ -56,7 +56,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
 
     import jax
 
-    from purerl import backend, processes
+    from purerl import processes
     from purerl.population.devices import use_cache
 
     together = getattr(options, "processes", "")
@@ -65,25 +65,23 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
         together = "" if jax.distributed.is_initialized() else together  # a sweep of programs prepares each
     elif hasattr(options, "processes") and (words := processes.beside(os.environ)):
         print(f"purerl: {words}", file=sys.stderr)
-    _choose_devices(options, target, small)
+    choose_devices(options, target, small)
     if together:
         print(f"processes {together}: waiting for all of them", file=sys.stderr)
         processes.begin(together, ended)
-    platform = jax.devices()[0].platform
-    if options.device not in ("any", platform):
-        raise ConfigError(f"device = {options.device!r}: is not available; JAX finds {platform}")
+    check_device(options)
     if target:  # JAX warns that it cannot read programs cached for another device
         jax.config.update("jax_enable_compilation_cache", False)
     elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)
-    with _out_of_memory(platform), backend.precise(options.precision), backend.compiling(options.compile):
+    with computing(options):
         yield
         if together:
             processes.finish()
 
 
-def _choose_devices(options: "MachineOptions", target: str, small: bool) -> None:
-    """Sets flags of XLA, threads of the CPU and the kind of device, before JAX looks for devices."""
+def choose_devices(options: "MachineOptions", target: str = "", small: bool = False) -> None:
+    """Sets flags of XLA, threads of the CPU and the kind of device, before JAX looks for devices; see `prepared`."""
     import jax
 
     from purerl.hardware.drivers import lacks_gpu
@@ -98,6 +96,27 @@ def _choose_devices(options: "MachineOptions", target: str, small: bool) -> None
             use_cpu_cores()
         if options.device == "cpu" or target or lacks_gpu():
             jax.config.update("jax_platforms", "cpu")
+
+
+def check_device(options: "MachineOptions") -> None:
+    """Raises `ConfigError` if the machine has no device of the kind that the options ask for."""
+    import jax
+
+    platform = jax.devices()[0].platform
+    if options.device not in ("any", platform):
+        raise ConfigError(f"device = {options.device!r}: is not available; JAX finds {platform}")
+
+
+@contextlib.contextmanager
+def computing(options: "MachineOptions") -> Iterator[None]:
+    """Compiles and computes within as the options say. Raises `MemoryError` where the memory of a device runs out."""
+    import jax
+
+    from purerl import backend
+
+    platform = jax.devices()[0].platform
+    with _out_of_memory(platform), backend.precise(options.precision), backend.compiling(options.compile):
+        yield
 
 
 @contextlib.contextmanager

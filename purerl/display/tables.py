@@ -26,6 +26,8 @@ OUTCOMES = "won", "drawn", "lost"
 """The outcomes of a game, as they are named in results."""
 LONG = 10
 """The letters from which on the name of a setting is a heading of several lines."""
+BUSY = 0.5
+"""The load of a machine above which others may compute on it."""
 MOST_TOLD = 3
 """The largest number of numbers of an environment's own that get a column in the table of an evaluation."""
 EACH = f"IQM: {STATISTIC} [its 95 % bootstrap interval, from {aggregates.LEAST} agents on]"
@@ -323,6 +325,60 @@ def print_dataset(name: str, about: dict[str, Any]) -> None:
         output.show(f"played by {each['words']}{part}")
     if "sha256" in about:
         output.show(f"{about['bytes']:,} bytes, sha256 {about['sha256'][:12]}")
+
+
+def print_speeds(measured: dict[str, Any]) -> None:
+    """Prints the figures of ``purerl benchmark`` as a table with one row per workload, and about the machine below."""
+    heads = "frames/s", "compile,\ns", "peak,\nMiB", "cores", "return"
+    table = Table("workload", *(Column(head, justify="right") for head in heads))
+    for name, row in measured["workloads"].items():
+        if "frames_per_second" not in row:
+            table.add_row(escape(printable(name)), "failed")
+            continue
+        cached = "*" if row["compile_cached"] else ""
+        table.add_row(
+            escape(printable(name)),
+            _speed(row["frames_per_second"]),
+            f"{row['compile_seconds']['median']:.1f}{cached}",
+            f"{row['peak_mib']['median']:,.0f}",
+            f"{row['cores']['median']:.1f}",
+            f"{row['return']:,.{words.digits(row['return'])}f}" if "return" in row else "",
+        )
+    _print(table)
+    many = lambda number, one, more: f"{number} {one if number == 1 else more}"
+    taken = many(measured["processes"], "process", "processes"), many(measured["rounds"], "round", "rounds")
+    output.show(f"frames/s: median [lowest, highest] of {taken[0]}, {taken[1]} each")
+    rows = [row for row in measured["workloads"].values() if "device" in row]
+    if any(row["compile_cached"] for row in rows):
+        output.show("*: from JAX_COMPILATION_CACHE_DIR, where it may have been compiled before")
+    for row in rows[:1]:
+        device, versions = row["device"], row["versions"]
+        kind = measured["processor"] if device["platform"] == "cpu" else device["kind"]
+        told = ", ".join(f"{name} {versions[name]}" for name in ("purerl", "jax", "jaxlib", "python"))
+        output.show(printable(f"{kind}, {measured['cores']} cores; {told}"))
+    if measured["load"] > BUSY:
+        load = f"load {measured['load']} before the first process"
+        output.show(f"{load}: other programs computed, or had just ended; figures may be too low")
+
+
+def _speed(value: dict[str, float]) -> str:
+    """Returns frames/s with their range, unless there is but one number."""
+    spread = f" [{count(value['low'])}, {count(value['high'])}]" if value["low"] < value["high"] else ""
+    return escape(f"{count(value['median'])}{spread}")
+
+
+def print_speeds_compared(rows: list[dict[str, Any]], lines: Sequence[str]) -> None:
+    """Prints two files of ``purerl benchmark`` beside each other, and lines about what else differs."""
+    heads = "first, frames/s", "second, frames/s", "ratio"
+    table = Table("workload", *(Column(head, justify="right") for head in heads))
+    for row in rows:
+        ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format(**row["ratio"])
+        speeds = (count(row[side]["median"]) for side in ("first", "second"))
+        table.add_row(escape(printable(row["workload"])), *speeds, escape(ratio))
+    _print(table)
+    output.show("ratio: of the medians [lowest of the second over highest of the first, highest over lowest]")
+    for line in lines:
+        output.show(printable(line))
 
 
 def print_ranking(ranking: dict[str, Any]) -> None:

@@ -8,10 +8,9 @@ A ratio is how many times as many frames/s one makes as the first.
 
 import argparse
 import shlex
-import sys
 from typing import Any
 
-from workloads import turns
+from workloads import sides, turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,50 +30,33 @@ def problem(args: argparse.Namespace) -> str | None:
 
     names = [shlex.split(words)[0] for words in args.algos]
     unknown = [name for name in names if name not in ALGORITHMS]
+    if lacking := [name for name in names if name not in unknown and ALGORITHMS[name].required and not args.demos]:
+        return f"ALGO {lacking[0]}: needs --demos"
     return f"ALGO {unknown[0]}: must be one of {', '.join(ALGORITHMS)}" if unknown else None
+
+
+def words(algo: str, agents: int, args: argparse.Namespace) -> str:
+    """What follows ``purerl train``: ``algo`` with its options comes last, which count."""
+    from purerl.algos import ALGORITHMS
+
+    name, *options = shlex.split(algo)
+    sizes = ["--env", args.env, "--total-steps", str(args.total_steps), "--num-seeds", str(agents)]
+    data = [word for each in ALGORITHMS[name].required for word in (f"--{each}", args.demos)]
+    return shlex.join([name, *sizes, *data, *options])
 
 
 def job(request: dict[str, Any]) -> turns.Job:
     """Trainings of ``total_steps`` frames each."""
-    import jax
-
-    import purerl
-    from purerl import backend, envs
-    from purerl.algos import ALGORITHMS
-    from purerl.cli import parsing
-    from purerl.runs.describing.options import TrainOptions
-
-    if request["agents"] > 1:
-        purerl.use_cpu_cores()
-    algo, *words = shlex.split(request["side"])
-    sizes = ["--env", request["env"], "--total-steps", str(request["total_steps"])]
-    given = parsing.training("train", algo, TrainOptions, [*sizes, *words])
-    env = envs.make(given.options.env, **given.options.params)
-    algorithm = ALGORITHMS[algo]
-    purerl.check(given.config, *algorithm.problems(given.config, env))
-    parts = {name: purerl.load_dataset(request[name], env) for name in algorithm.required}
-    train = algorithm.make_train(given.config, env, **parts)
-    run = turns.of_all(lambda key: train(key).metrics, {**request, "lanes": 0})
-    keys = lambda seed: jax.random.split(jax.random.key(seed), request["agents"])
-
-    def lower():
-        with backend.precise(given.options.precision):
-            return jax.jit(run).lower(keys(0))
-
-    trainer = algorithm.make_trainer(given.config, env, **parts)
-    frames = request["agents"] * int(trainer.frames(given.config.num_iterations))
-    tally = lambda metrics: turns.of_curve(metrics["episode_return"], request["until"])
-    return turns.Job(lower, lambda program, seed: program(keys(seed)), {"frames": frames}, tally)
+    return sides.training(request)
 
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
-    given = {name: getattr(args, name) for name in ("env", "demos", "total_steps", "until")}
     rows, (first, *others) = [], args.algos
     for agents in args.agents:
-        request = {**request, **given, "agents": agents}
-        sides = [turns.Side(name, sys.executable, {**request, "side": name}) for name in args.algos]
-        results = turns.measure(sides, args.rounds, args.processes)
+        given = {**request, "until": args.until}
+        taking = [sides.ours(words(algo, agents, args), given, name=algo) for algo in args.algos]
+        results = turns.measure(taking, args.rounds, args.processes)
         rows.append({"agents": agents, **turns.speeds(results, agents * args.total_steps, f"{agents} agents, ")})
         for name in others:
             rows[-1][name]["ratio"] = turns.ratio(results[first], results[name])

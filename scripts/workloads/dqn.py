@@ -16,7 +16,7 @@ import argparse
 import sys
 from typing import Any, NamedTuple
 
-from workloads import turns
+from workloads import sides, turns
 
 
 class Setting(NamedTuple):
@@ -95,45 +95,33 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def purerl_config(setting: Setting, total: Counts, num_steps: int):
-    """The setting as purerl has it."""
-    from purerl import dqn
-
-    return dqn.Config(
-        total_steps=total.frames,
-        num_envs=setting.num_envs,
-        num_steps=num_steps,
-        num_updates=num_steps * setting.updates_per_step,
-        batch_size=setting.batch_size,
-        capacity=total.capacity,
-        warmup_steps=total.warmup,
-        target_period=total.target_period,
-        learning_rate=setting.learning_rate,
-        learning_rate_decay=0.0,
-        gamma=setting.gamma,
-        n_step=3,
-        epsilon_start=EPSILON[0],
-        epsilon_end=EPSILON[1],
-        exploration_fraction=setting.exploration_fraction,
-        max_grad_norm=MAX_GRAD_NORM,
-        huber_delta=1e6,
-        hidden_sizes=setting.hidden_sizes,
-        activation=setting.activation,
-    )
-
-
-def purerl_program(setting: Setting, total: Counts, request: dict[str, Any]):
-    """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import catalogue, check, dqn, envs, use_cpu_cores, use_one_thread
-
-    if request["agents"] > 1:
-        use_cpu_cores()
-    elif setting.environment in catalogue.VECTORS:
-        use_one_thread()
-    config, env = purerl_config(setting, total, request["num_steps"]), envs.make(setting.environment)
-    check(config, *dqn.problems(config, env))
-    trainer = dqn.make_trainer(config, env)
-    return turns.all_agents(trainer, config.num_iterations, request)
+def words(setting: Setting, total: Counts, num_steps: int, agents: int = 1, lanes: int = 0) -> str:
+    """What follows ``purerl train``: the setting as purerl has it."""
+    options = {
+        "env": setting.environment,
+        "num_seeds": agents,
+        "lanes": lanes,
+        "total_steps": total.frames,
+        "num_envs": setting.num_envs,
+        "num_steps": num_steps,
+        "num_updates": num_steps * setting.updates_per_step,
+        "batch_size": setting.batch_size,
+        "capacity": total.capacity,
+        "warmup_steps": total.warmup,
+        "target_period": total.target_period,
+        "learning_rate": setting.learning_rate,
+        "learning_rate_decay": 0.0,
+        "gamma": setting.gamma,
+        "n_step": 3,
+        "epsilon_start": EPSILON[0],
+        "epsilon_end": EPSILON[1],
+        "exploration_fraction": setting.exploration_fraction,
+        "max_grad_norm": MAX_GRAD_NORM,
+        "huber_delta": 1e6,
+        "hidden_sizes": " ".join(map(str, setting.hidden_sizes)),
+        "activation": setting.activation,
+    }
+    return " ".join(["dqn", *(f"--{name.replace('_', '-')} {value}" for name, value in options.items())])
 
 
 def convolutional():
@@ -209,10 +197,9 @@ def job(request: dict[str, Any]) -> turns.Job:
     if request["side"] == "floor":
         return floor(setting, total, request["num_steps"])
     if request["side"] == "purerl":
-        train, lone = purerl_program(setting, total, request), False
-    else:
-        train, lone = rejax_train(setting, total), agents == 1
-        train = train if lone else jax.vmap(train)
+        return took(sides.training(request), agents * total.frames, total.updates)
+    train, lone = rejax_train(setting, total), agents == 1
+    train = train if lone else jax.vmap(train)
 
     def keys(seed):
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
@@ -226,6 +213,16 @@ def job(request: dict[str, Any]) -> turns.Job:
         return {}
 
     return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)), tally=tally)
+
+
+def took(training: turns.Job, frames: int, updates: int) -> turns.Job:
+    """A training of purerl's that fails unless it took so many frames of all agents, and updates of each."""
+
+    def check(told: dict[str, Any]) -> None:
+        if (training.facts["frames"], told["updates"]) != (frames, updates):
+            raise SystemExit(f"purerl took {training.facts['frames']} frames and {told['updates']} updates")
+
+    return sides.checked(training, check)
 
 
 def floor(setting: Setting, total: Counts, num_steps: int) -> turns.Job:
@@ -254,10 +251,12 @@ def update_flops(setting: Setting, total: Counts, num_steps: int) -> float:
     from jax.interpreters.partial_eval import dce_jaxpr
 
     from purerl import dqn, envs, replay
+    from purerl.cli import benchmark_worker
     from purerl.learners.parts import from_replay
     from purerl.population import arithmetic
 
-    config, env = purerl_config(setting, total, num_steps), envs.make(setting.environment)
+    config = benchmark_worker.read(words(setting, total, num_steps).split()).config
+    env = envs.make(setting.environment)
     learner, stored = (
         dqn.make_learner(config, env),
         from_replay.make_replay(config, env, replay.transitions(config.n_step, config.gamma)),
@@ -277,19 +276,21 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
     total_steps = args.total_steps or setting.total_steps
     total = counts(setting, total_steps, args.num_steps)
     print(f"{setting}\nan agent: {total}, K = {args.num_steps}")
-    request = {**request, "total_steps": total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
+    request = {**request, "total_steps": total_steps, "num_steps": args.num_steps}
     return [report(agents, setting, total, measure(args, {**request, "agents": agents})) for agents in args.agents]
 
 
 def measure(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Trainings by turns, and the floor's products on one core among them."""
-    sides = [
-        turns.Side("purerl", sys.executable, {**request, "side": "purerl"}),
-        turns.Side("floor", sys.executable, {**request, "side": "floor"}, {"NPROC": "1"}),
+    setting = SETTINGS[args.workload]
+    total = counts(setting, request["total_steps"], args.num_steps)
+    taking = [
+        sides.ours(words(setting, total, args.num_steps, request["agents"], args.lanes), request),
+        sides.side("floor", sys.executable, {**request, "side": "floor"}, {"NPROC": "1"}),
     ]
     if args.peer:
-        sides.append(turns.Side(args.peer, args.peer_python, {**request, "side": args.peer}))
-    return turns.measure(sides, args.rounds, args.processes)
+        taking.append(sides.side(args.peer, args.peer_python, {**request, "side": args.peer}))
+    return turns.measure(taking, args.rounds, args.processes)
 
 
 def report(agents: int, setting: Setting, total: Counts, results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import Any
 
-from workloads import turns
+from workloads import sides, turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,9 @@ def job(request: dict[str, Any]) -> turns.Job:
 
     from purerl import envs
 
-    env = envs.make(request["side"])
-    run = turns.training(request["algo"], env, request) if request["algo"] else random_play(request, env)
+    if request["algo"]:
+        return sides.training(request)
+    run = random_play(request, envs.make(request["side"]))
     key = jax.random.key
     return turns.Job(lambda: jax.jit(run).lower(key(0)), lambda program, seed: program(key(seed)))
 
@@ -72,9 +73,12 @@ def random_play(request: dict[str, Any], env: Any):
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints both."""
-    request = {**request, **{name: getattr(args, name) for name in ("algo", "preset", "num_envs", "total_steps")}}
-    sides = [turns.Side(name, sys.executable, {**request, "side": name}) for name in args.envs]
-    results = turns.measure(sides, args.rounds, args.processes)
+    request = {**request, **{name: getattr(args, name) for name in ("algo", "num_envs", "total_steps")}}
+    preset = f" --preset {args.preset}" if args.preset else ""
+    words = lambda env: f"{args.algo} --env {env} --total-steps {args.total_steps}{preset}".split()
+    requests = {name: {**request, "side": name, "options": words(name)} for name in args.envs}
+    taking = [sides.side(name, sys.executable, each) for name, each in requests.items()]
+    results = turns.measure(taking, args.rounds, args.processes)
     row = turns.speeds(results, args.total_steps)
     first, second = args.envs
     row["ratio"] = turns.ratio(results[second], results[first])

@@ -8,49 +8,27 @@ interface, and fails with EnvPool 1.2.5.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Stamps = list[tuple[int, float]]
-"""Frames so far and seconds, in order."""
-Train = Callable[[int, int, str], Stamps]
+from workloads import turns
+
+Train = Callable[[int, int, str], turns.Stamps]
 """A training of so many frames, with a seed, by a checkout of the peer where its scripts are not installed."""
 NUM_STEPS, NUM_EPOCHS, NUM_MINIBATCHES = 128, 4, 4
 LANES = {"CartPole-v1": 64, "Pong-v5": 8}
 """Environments that step together."""
 
 
-def run(command: list[str], read: Callable[[str], None] = lambda line: None, folder: str | None = None) -> None:
-    """Runs ``command`` within ``folder``, and gives each line that it prints to ``read``. Raises `SystemExit` with the
-    last of them if it fails."""
-    lines: deque[str] = deque(maxlen=20)
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    for line in process.stdout:
-        lines.append(line)
-        read(line)
-    if process.wait():
-        raise SystemExit(f"{' '.join(command)}\n{''.join(lines)}")
-
-
-def clocked(learner: Any, total: int) -> Stamps:
+def clocked(learner: Any, total: int) -> turns.Stamps:
     """Trains a learner of Stable-Baselines3 or SBX, with a stamp at the beginning of each rollout and at the end."""
     from stable_baselines3.common.callbacks import BaseCallback
 
-    stamps: Stamps = []
+    stamps: turns.Stamps = []
 
     class Clock(BaseCallback):
         def _on_rollout_start(self) -> None:
@@ -69,7 +47,7 @@ def clocked(learner: Any, total: int) -> Stamps:
 def sbx(algorithm: str) -> Train:
     """An algorithm of SBX, which is Stable-Baselines3 in JAX, by its defaults: one environment, an update each step."""
 
-    def train(total: int, seed: int, _: str) -> Stamps:
+    def train(total: int, seed: int, _: str) -> turns.Stamps:
         import sbx
 
         return clocked(getattr(sbx, algorithm)("MlpPolicy", "Pendulum-v1", seed=seed, device="cpu"), total)
@@ -80,7 +58,7 @@ def sbx(algorithm: str) -> Train:
 def sb3(vector: str) -> Train:
     """Stable-Baselines3's PPO with its own network (64-64 tanh), in environments of ``vector``."""
 
-    def train(total: int, seed: int, _: str) -> Stamps:
+    def train(total: int, seed: int, _: str) -> turns.Stamps:
         from stable_baselines3 import PPO
         from stable_baselines3.common import vec_env
         from stable_baselines3.common.env_util import make_vec_env
@@ -152,13 +130,13 @@ def make_gym(name: str, cfg: Any = None, env_config: Any = None, render_mode: st
 def sample_factory(sampler: str) -> Train:
     """Sample Factory's APPO, by a way to sample."""
 
-    def train(total: int, seed: int, _: str) -> Stamps:
+    def train(total: int, seed: int, _: str) -> turns.Stamps:
         from sample_factory.algo.runners.runner import AlgoObserver
         from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
         from sample_factory.envs.env_utils import register_env
         from sample_factory.train import make_runner
 
-        stamps: Stamps = []
+        stamps: turns.Stamps = []
 
         class Clock(AlgoObserver):
             def on_training_step(self, runner: Any, training_iteration_since_resume: int) -> None:
@@ -185,9 +163,9 @@ def sample_factory(sampler: str) -> Train:
 def cleanrl(script: str, env: str) -> Train:
     """A script of CleanRL's, which prints a line of its SPS at the end of each iteration."""
 
-    def train(total: int, seed: int, checkout: str) -> Stamps:
+    def train(total: int, seed: int, checkout: str) -> turns.Stamps:
         frames = LANES[env] * NUM_STEPS
-        stamps: Stamps = []
+        stamps: turns.Stamps = []
 
         def read(line: str) -> None:
             if line.startswith("SPS:"):
@@ -204,7 +182,7 @@ def cleanrl(script: str, env: str) -> Train:
                 str(LANES[env]),
                 "--no-cuda",
             ]
-            run(command, read, folder)
+            turns.run(command, read, folder)
         return stamps
 
     return train

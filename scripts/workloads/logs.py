@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workloads import turns
+from workloads import sides, turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +85,6 @@ def logged(ready: Ready, seed: int) -> Any:
 
 def bare(ready: Ready, seed: int) -> Any:
     """The same chunks, of which nobody takes note."""
-    import functools
-
     import jax
     import numpy as np
 
@@ -100,8 +98,9 @@ def bare(ready: Ready, seed: int) -> Any:
         setup, members = run.setup, run.setup.members
         state = ready.program.begin(members)
         placed = layouts.place(members, ready.program.chunk.layout)
+        data = ready.program.data()
         paced = run_loop.advance(
-            functools.partial(ready.program.chunk.program, placed.given),
+            lambda state, length: ready.program.chunk.program(placed.given, state, data, length),
             state,
             0,
             setup.config.num_iterations,
@@ -126,8 +125,8 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
     rows = []
     for agents in args.agents:
         given = {**request, "agents": agents, "total_steps": max(args.frames // agents // 512, 1) * 512}
-        sides = [turns.Side(side, sys.executable, {**given, "side": side}) for side in ("bare", "logged")]
-        results = turns.measure(sides, args.rounds, args.processes)
+        taking = [sides.side(side, sys.executable, {**given, "side": side}) for side in ("bare", "logged")]
+        results = turns.measure(taking, args.rounds, args.processes)
         speeds = turns.speeds(results, agents * given["total_steps"], f"{agents} agents, ")
         rows.append({"agents": agents, **speeds, "share": turns.ratio(results["bare"], results["logged"])})
         print(f"{agents} agents, share of the throughput with logs: {turns.show(rows[-1]['share'], '.4f')}", flush=True)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workloads import ppo, turns
+from workloads import ppo, sides, turns
 
 NUM_ENVS, NUM_STEPS = 4, 64
 SIDES = {
@@ -127,11 +127,11 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
     for candidates in args.candidates:
         request = {**request, "candidates": candidates, "total_steps": args.total_steps, "lanes": args.lanes}
         request = {**request, "socket": args.socket}
-        sides = [turns.Side(name, sys.executable, {**request, "side": name}) for name in SIDES]
+        taking = [sides.side(name, sys.executable, {**request, "side": name}) for name in SIDES]
         if args.peer:
             theirs = {**request, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
-            sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
-        results = turns.measure(sides, args.rounds, args.processes)
+            taking.append(sides.side("purejaxrl", args.peer_python, theirs))
+        results = turns.measure(taking, args.rounds, args.processes)
         speeds = turns.speeds(results, candidates * length, f"{candidates} candidates, ")
         rows.append({"candidates": candidates, **speeds})
         for name in [name for name in results if name != "search"]:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workloads import hosts, turns
+from workloads import hosts, sides, turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +30,16 @@ def problem(args: argparse.Namespace) -> str | None:
 
 def job(request: dict[str, Any]) -> turns.Job:
     """A whole training, timed in steady state."""
-    return hosts.training(shlex.split(request["options"]), request["total_steps"])
+    return hosts.training(request)
 
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints both."""
-    request = {**request, "warmups": 0, "total_steps": args.total_steps}
+    request = {**request, "total_steps": args.total_steps}
     result = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
-    sides = [
-        turns.Side(name, sys.executable, {**request, "options": options}, result)
+    taking = [
+        sides.side(name, sys.executable, {**request, "options": shlex.split(options)}, result)
         for name, options in zip(("first", "second"), args.options, strict=True)
     ]
-    results = turns.measure(sides, args.rounds, args.processes)
-    return [{"options": args.options, **hosts.compare(results, "second", hosts.Window.of(args.total_steps).frames)}]
+    results = turns.measure(taking, args.rounds, args.processes)
+    return [{"options": args.options, **hosts.compare(results, "second", turns.Window.of(args.total_steps).frames)}]

@@ -19,7 +19,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from workloads import turns
+from workloads import sides, turns
 
 OPENING = 3
 """Random moves before a position that is searched."""
@@ -245,9 +245,9 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
 
 def measured(args: argparse.Namespace, peer: str, python: str, request: dict[str, Any]) -> dict[str, Any]:
     """The figures of one number of games, printed and as a row."""
-    sides = [turns.Side(name, python, {**request, "side": name}) for name in ("purerl", peer)]
-    results = turns.measure(sides, args.rounds, args.processes)
-    visited = [[run.get("visited") for process in results[side.name] for run in process["rounds"]] for side in sides]
+    taking = [sides.side(name, python, {**request, "side": name}) for name in ("purerl", peer)]
+    results = turns.measure(taking, args.rounds, args.processes)
+    visited = [[run.get("visited") for process in results[side.name] for run in process["rounds"]] for side in taking]
     if visited[0] != visited[1]:
         raise SystemExit(f"the sides did not search the same trees: {visited}")
     games = request["games"]

@@ -7,17 +7,15 @@ import types
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workloads import turns
+from workloads import named, sides, turns
 
 
 class Setting(NamedTuple):
-    """What both sides train: purerl's environment and changes of its ``preset``, and PureJaxRL's module and settings.
+    """What both sides train: the words after ``purerl train``, and PureJaxRL's sizes, module and settings.
 
     The others are the same in both (`PUREJAXRL`)."""
 
-    env: str
-    env_params: dict[str, Any]
-    preset: str
+    words: str
     num_envs: int
     num_steps: int
     module: str
@@ -25,11 +23,9 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "ppo-cartpole": Setting("CartPole-v1", {}, "", 4, 128, "ppo", {}),
+    "ppo-cartpole": Setting(named.PPO_CARTPOLE, 4, 128, "ppo", {}),
     "ppo-hopper": Setting(
-        "brax/positional/hopper",
-        {"resets": "pool:256"},
-        "brax",
+        named.PPO_HOPPER,
         2048,
         10,
         "ppo_continuous_action",
@@ -67,23 +63,10 @@ def frames(setting: Setting, total_steps: int) -> int:
     return total_steps // batch * batch
 
 
-def purerl_program(setting: Setting, request: dict[str, Any]):
-    """PPO with PureJaxRL's settings, which are `ppo.Config`'s own: a program of keys ``[agents]`` on every device.
-
-    Devices and threads are those of ``purerl train``.
-    """
-    import dataclasses
-
-    from purerl import envs, ppo, use_cpu_cores, use_one_thread
-
-    if request["agents"] > 1:
-        use_cpu_cores()
-    elif setting.env == "CartPole-v1":
-        use_one_thread()
-    config = ppo.preset(setting.preset) if setting.preset else ppo.Config()
-    sizes = {"num_envs": setting.num_envs, "num_steps": setting.num_steps, "total_steps": request["total_steps"]}
-    env = envs.make(setting.env, **setting.env_params)
-    return turns.of_all(ppo.make_train(dataclasses.replace(config, **sizes), env), request)
+def words(workload: str, agents: int, total_steps: int, lanes: int = 0, precision: str = "auto") -> str:
+    """What follows ``purerl train``: PureJaxRL's settings, most of which are `ppo.Config`'s own."""
+    sizes = f"--num-seeds {agents} --total-steps {total_steps} --lanes {lanes} --precision {precision}"
+    return f"{SETTINGS[workload].words} {sizes}"
 
 
 def initialise_one_after_another() -> None:
@@ -152,43 +135,33 @@ def purejaxrl_train(setting: Setting, checkout: str, total_steps: int):
 
 def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all agents."""
-    import contextlib
-
     import jax
 
-    agents, setting, precise = request["agents"], SETTINGS[request["workload"]], contextlib.nullcontext()
     if request["side"] == "purerl":
-        from purerl import backend
-
-        train, lone = purerl_program(setting, request), False
-        precise = backend.precise(request["precision"])
-        returns = lambda result: result.metrics["episode_return"]
-    else:
-        train, lone = purejaxrl_train(setting, request["checkout"], request["total_steps"]), agents == 1
-        train = train if lone else jax.vmap(train)
-        returns = lambda result: result["metrics"]["returned_episode_returns"].mean(axis=(-2, -1)).reshape(agents, -1)
+        return sides.training(request)
+    agents, setting = request["agents"], SETTINGS[request["workload"]]
+    train, lone = purejaxrl_train(setting, request["checkout"], request["total_steps"]), agents == 1
+    train = train if lone else jax.vmap(train)
 
     def keys(seed):
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
 
-    def lower():
-        with precise:
-            return jax.jit(train).lower(keys(0))
+    def tally(result):
+        return turns.of_curve(result["metrics"]["returned_episode_returns"].mean(axis=(-2, -1)).reshape(agents, -1))
 
-    tally = lambda result: turns.of_curve(returns(result))
-    return turns.Job(lower, lambda program, seed: program(keys(seed)), tally=tally)
+    return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)), tally=tally)
 
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
-    rows, given = [], {name: getattr(args, name) for name in ("total_steps", "lanes", "precision")}
+    rows = []
     for agents in args.agents:
-        request = {**request, **given, "agents": agents}
-        sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
+        request = {**request, "total_steps": args.total_steps, "agents": agents}
+        taking = [sides.ours(words(args.workload, agents, args.total_steps, args.lanes, args.precision), request)]
         if args.peer:
             theirs = {**request, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
-            sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
-        results = turns.measure(sides, args.rounds, args.processes)
+            taking.append(sides.side("purejaxrl", args.peer_python, theirs))
+        results = turns.measure(taking, args.rounds, args.processes)
         of_all = agents * frames(SETTINGS[args.workload], args.total_steps)
         speeds = turns.speeds(results, of_all, f"{agents} agents, ")
         rows.append({"agents": agents, **speeds})

@@ -9,14 +9,13 @@ the program does not name, as a library's product may be, has none.
 
 import argparse
 import re
-import sys
 import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from workloads import ppo, turns
+from workloads import ppo, sides, turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +31,9 @@ def problem(args: argparse.Namespace) -> str | None:
 
 def job(request: dict[str, Any]) -> turns.Job:
     """A training of all agents, which is traced."""
-    training = ppo.job({**request, "workload": "ppo-cartpole"})
-    return turns.Job(training.lower, lambda program, seed: traced(training, program, seed), tally=lambda told: told)
+    training = sides.training(request)
+    profiled = lambda program, seed: traced(training, program, seed)
+    return training._replace(run=profiled, tally=lambda told: told)
 
 
 def traced(training: turns.Job, program: Any, seed: int) -> dict[str, Any]:
@@ -90,9 +90,8 @@ def plain(name: str) -> str:
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Profiles the last round, and prints."""
-    sizes = {"agents": args.agents, "total_steps": args.total_steps, "lanes": 0, "precision": "auto"}
-    side = turns.Side("purerl", sys.executable, {**request, **sizes, "side": "purerl"})
-    told = turns.measure([side], args.rounds, args.processes)["purerl"][-1]["rounds"][-1]
+    words = ppo.words("ppo-cartpole", args.agents, args.total_steps)
+    told = turns.measure([sides.ours(words, request)], args.rounds, args.processes)["purerl"][-1]["rounds"][-1]
     total = sum(seconds for _, _, seconds, _ in told["kernels"])
     share = lambda seconds: round(seconds / total, 4)
     moves = [row[2] for row in told["kernels"] if re.search("copy|transpose|memcpy|memset", row[0], re.IGNORECASE)]

@@ -14,7 +14,7 @@ import argparse
 import sys
 from typing import Any
 
-from workloads import turns
+from workloads import sides, turns
 
 NUM_STEPS = 1000
 NUM_ENVS = 16
@@ -153,7 +153,7 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
     rows = []
     for kind in KINDS:
         request = {**request, "kind": kind, "batch": args.batch}
-        results = turns.measure(sides(args, request), args.rounds, args.processes)
+        results = turns.measure(taking(args, request), args.rounds, args.processes)
         for size in args.sizes:
             rows.append({"kind": kind, "size": size, "batch": args.batch, "num_envs": NUM_ENVS})
             for name in ("purerl", args.peer) if args.peer else ("purerl",):
@@ -169,11 +169,11 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
     return rows
 
 
-def sides(args: argparse.Namespace, request: dict[str, Any]) -> list[turns.Side]:
+def taking(args: argparse.Namespace, request: dict[str, Any]) -> list[turns.Side]:
     """Both libraries, or purerl alone, with every size."""
     pythons = {"purerl": sys.executable} | ({args.peer: args.peer_python} if args.peer else {})
     return [
-        turns.Side(f"{name} {size}", python, {**request, "side": name, "size": size})
+        sides.side(f"{name} {size}", python, {**request, "side": name, "size": size})
         for size in args.sizes
         for name, python in pythons.items()
     ]

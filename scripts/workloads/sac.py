@@ -7,10 +7,9 @@ clips each element of a gradient, and takes the cut of Pendulum's episodes for a
 """
 
 import argparse
-import sys
 from typing import Any
 
-from workloads import turns
+from workloads import dqn, sides, turns
 
 ENVIRONMENT = "Pendulum-v1"
 NUM_ENVS, BATCH_SIZE, WARMUP, CAPACITY = 4, 256, 1_000, 100_000
@@ -34,30 +33,26 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def purerl_program(request: dict[str, Any]):
-    """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import envs, sac, use_cpu_cores, use_one_thread
-
-    if request["agents"] > 1:
-        use_cpu_cores()
-    else:
-        use_one_thread()
-    config = sac.Config(
-        total_steps=request["total_steps"],
-        num_envs=NUM_ENVS,
-        num_steps=request["num_steps"],
-        num_updates=NUM_ENVS * request["num_steps"],
-        batch_size=BATCH_SIZE,
-        capacity=CAPACITY,
-        warmup_steps=WARMUP,
-        learning_rate=LEARNING_RATE,
-        actor_learning_rate=LEARNING_RATE,
-        tau=TAU,
-        max_grad_norm=MAX_GRAD_NORM,
-        hidden_sizes=HIDDEN_SIZES,
-    )
-    trainer = sac.make_trainer(config, envs.make(ENVIRONMENT))
-    return turns.all_agents(trainer, config.num_iterations, request)
+def words(request: dict[str, Any], lanes: int) -> str:
+    """What follows ``purerl train``."""
+    options = {
+        "env": ENVIRONMENT,
+        "num_seeds": request["agents"],
+        "lanes": lanes,
+        "total_steps": request["total_steps"],
+        "num_envs": NUM_ENVS,
+        "num_steps": request["num_steps"],
+        "num_updates": NUM_ENVS * request["num_steps"],
+        "batch_size": BATCH_SIZE,
+        "capacity": CAPACITY,
+        "warmup_steps": WARMUP,
+        "learning_rate": LEARNING_RATE,
+        "actor_learning_rate": LEARNING_RATE,
+        "tau": TAU,
+        "max_grad_norm": MAX_GRAD_NORM,
+        "hidden_sizes": " ".join(map(str, HIDDEN_SIZES)),
+    }
+    return " ".join(["sac", *(f"--{name.replace('_', '-')} {value}" for name, value in options.items())])
 
 
 def rejax_train(request: dict[str, Any]):
@@ -93,11 +88,11 @@ def job(request: dict[str, Any]) -> turns.Job:
     import jax
     import numpy as np
 
-    agents, lone = request["agents"], request["side"] == "rejax" and request["agents"] == 1
+    agents, lone = request["agents"], request["agents"] == 1
     if request["side"] == "purerl":
-        train = purerl_program(request)
-    else:
-        train = rejax_train(request) if lone else jax.vmap(rejax_train(request))
+        total_steps = request["total_steps"]
+        return dqn.took(sides.training(request), agents * total_steps, total_steps - WARMUP)
+    train = rejax_train(request) if lone else jax.vmap(rejax_train(request))
 
     def keys(seed):
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
@@ -115,16 +110,16 @@ def job(request: dict[str, Any]) -> turns.Job:
 
 def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
-    given = {**request, "total_steps": args.total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
+    given = {**request, "total_steps": args.total_steps, "num_steps": args.num_steps}
     return [measured(args, {**given, "agents": agents}) for agents in args.agents]
 
 
 def measured(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """The figures of one number of agents, printed and as a row."""
-    sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
+    taking = [sides.ours(words(request, args.lanes), request)]
     if args.peer:
-        sides.append(turns.Side(args.peer, args.peer_python, {**request, "side": args.peer}))
-    results, agents = turns.measure(sides, args.rounds, args.processes), request["agents"]
+        taking.append(sides.side(args.peer, args.peer_python, {**request, "side": args.peer}))
+    results, agents = turns.measure(taking, args.rounds, args.processes), request["agents"]
     speeds = turns.speeds(results, agents * args.total_steps, f"{agents} agents, ")
     row = {"agents": agents, "total_steps": args.total_steps, **speeds}
     if args.peer:

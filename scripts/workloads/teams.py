@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workloads import turns
+from workloads import sides, turns
 from workloads.jaxmarl_scripts import IPPO, NUM_AGENTS, Q_LEARNING, SCRIPTS, make_train
 
 FRAMES = {"ippo": 200_000, "vdn": 100_000, "qmix": 100_000}
@@ -79,6 +79,7 @@ def purerl_program(algo: str, total: Counts, request: dict[str, Any]):
     import jax.numpy as jnp
 
     from purerl import envs, loops, use_cpu_cores, use_one_thread
+    from purerl.benchmarks import trainings
     from purerl.loops.evaluation import evaluate
 
     if request["agents"] > 1:
@@ -98,7 +99,7 @@ def purerl_program(algo: str, total: Counts, request: dict[str, Any]):
         updates = learner.opt_state[-1].updates if algo == "ippo" else learner.updates
         return trainer.frames(state.iteration.low), updates.low, learner.params, jnp.nanmean(result) / scale
 
-    return turns.of_all(outcome, request)
+    return trainings.of_all(outcome, request["agents"], request["lanes"])
 
 
 def ippo_trainer(total: Counts, env: Any):
@@ -198,10 +199,10 @@ def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any
 
 def measured(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """The figures of one number of teams, printed and as a row."""
-    sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
+    taking = [sides.side("purerl", sys.executable, {**request, "side": "purerl"})]
     if args.peer:
-        sides.append(turns.Side("jaxmarl", args.peer_python, {**request, "side": "jaxmarl"}))
-    results, teams = turns.measure(sides, args.rounds, args.processes), request["agents"]
+        taking.append(sides.side("jaxmarl", args.peer_python, {**request, "side": "jaxmarl"}))
+    results, teams = turns.measure(taking, args.rounds, args.processes), request["agents"]
     total = counts(algorithm(args.workload), request["total_steps"])
     row: dict[str, Any] = {"teams": teams, **total._asdict()}
     for name, processes in results.items():

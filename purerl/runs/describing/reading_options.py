@@ -204,6 +204,33 @@ class ExportOptions(Trust, Overwrite, Agent, MachineOptions):
     the run directory)."""
 
 
+MEASURES = cfg.Needs("something to measure; compare reads two files", lambda options: not options.compare)
+Repeats = Annotated[int, cfg.Range(0, 1000), MEASURES]
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkOptions(Printed):
+    """Which workloads to measure, how often, and where to write the figures."""
+
+    workloads: tuple[str, ...]
+    """Workloads: ppo-cartpole (with 1, 64 and 2048 agents; ppo-cartpole-64 is one of these), dqn, sac, minatar, brax or
+    host; or your own, as what follows purerl train, in quotes. None: all whose libraries are installed."""
+    processes: Repeats = 0
+    """Number of fresh processes of each workload. 0: 3, with quick 1."""
+    rounds: Repeats = 0
+    """Number of timed trainings in each process. 0: 3, with quick 1."""
+    warmups: Repeats = 0
+    """Number of trainings in each process before the first that is timed. 0: 2, with quick 1."""
+    quick: Annotated[bool, MEASURES] = False
+    """Measure shorter trainings, once: a look of a minute or two. Its figures compare with those of quick alone."""
+    out: Annotated[str, MEASURES] = "benchmark.json"
+    """JSON file to write: the figures, with the machine, versions and settings. It is written after each process."""
+    overwrite: Annotated[bool, MEASURES] = False
+    """Replace an existing file of figures. Any other file is never replaced."""
+    compare: tuple[str, ...] = ()
+    """Compare two such files instead, as BEFORE.json AFTER.json: how many times as many frames/s the second has."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PlotOptions:
     """Which plot to draw, and where to write it."""
