@@ -209,7 +209,8 @@ def _traced(
     given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
     shared = trees.shapes(data, layout.everywhere)
     begin = spread(lambda m, _, data: ((), agent.init(m, data)), layout, (False, agent.differs))
-    init = jax.jit(lambda members, data: begin(members, (), data)[1]).trace(given, shared)
+    places = layout.shardings(agent.differs)  # said, because XLA gives every device the whole of an empty array
+    init = jax.jit(lambda members, data: begin(members, (), data)[1], out_shardings=places).trace(given, shared)
     states = jax.tree.map(
         lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
         init.out_info,
@@ -218,7 +219,8 @@ def _traced(
     chunk = spread(chunk_of, layout, (agent.differs, False))
     of_members = lambda x: jax.ShapeDtypeStruct((layout.size, *x.shape), x.dtype, sharding=layout.sharding)
     more = {streaming.SAMPLES: jax.tree.map(of_members, stream.like)} if stream else {}
-    return init, jax.jit(chunk, donate_argnums=1).trace({**given.given, **more}, states, shared, np.int32(0))
+    program = jax.jit(chunk, donate_argnums=1, out_shardings=(places, layout.sharding))
+    return init, program.trace({**given.given, **more}, states, shared, np.int32(0))
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:
