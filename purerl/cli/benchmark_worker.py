@@ -12,7 +12,7 @@ from purerl.errors import ConfigError
 MODULE = "purerl.cli.benchmark_worker"
 _NAMES = """
 seed out overwrite warm_start keep_best eval_episodes sample eval_every stop_at stop_episodes log diagnostics dry_run
-yes checkpoint_seconds keep processes devices_per_agent agents_at_once compilation_cache
+yes checkpoint_seconds keep processes shards exact devices_per_agent agents_at_once compilation_cache
 """
 NO_EFFECT = _NAMES.split()
 """Options of ``purerl train`` that no benchmark obeys."""
@@ -33,11 +33,14 @@ def read(words: list[str]) -> Given:
     Raises:
         ConfigError: A word is wrong, or an option has no effect here.
     """
+    from purerl.algos import ALGORITHMS
     from purerl.benchmarks.trainings import is_hosted
     from purerl.runs.describing.description import start
     from purerl.runs.describing.options import TrainOptions
 
     algo, rest, file = parsing.algorithm("train", words)
+    if ALGORITHMS[algo].required:
+        raise ConfigError(f"algorithm = {algo!r}: learns from recorded play alone, so it has no frames/s")
     begin = start(file) if file else None
     given = parsing.training("train", algo, TrainOptions, rest, begin)
     options, usual = given.options, TrainOptions(env="")

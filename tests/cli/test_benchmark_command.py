@@ -117,6 +117,8 @@ def test_a_workload_without_figures_has_a_row(processes, capsys):
         (["brax"], "workload = 'brax': brax is not installed; pip install 'purerl[brax]'"),
         (["ppo-cartpol"], "workload = 'ppo-cartpol': unknown; nearest: ppo-cartpole"),
         (["ppo --env CartPole-v1 --out x"], "has no effect in a benchmark"),
+        (["ppo --env CartPole-v1 --shards 2"], "shards = 2: has no effect in a benchmark"),
+        (["td3-bc --data x.safetensors"], "learns from recorded play alone, so it has no frames/s"),
         (["ppo --env 'CartPole-v1"], "No closing quotation"),
         (["dqn", "--out", "no/such/folder.json"], "must be a file in an existing directory"),
         (["dqn", "--processes", "-1"], "processes = -1"),

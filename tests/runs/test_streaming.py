@@ -75,9 +75,10 @@ def test_standardising_sees_all_of_the_data(monkeypatch):
 
 
 @pytest.mark.rest
-def test_a_population_learns_what_its_members_learn_alone():
+@pytest.mark.parametrize("normalize_obs", [False, True])
+def test_a_population_learns_what_its_members_learn_alone(normalize_obs):
     """Over two devices, and one of them with two members; of a member the iterations may end anywhere."""
-    config = bc.Config(**SMALL)
+    config = bc.Config(**{**SMALL, "normalize_obs": normalize_obs})
     trainer = bc.make_trainer(config, ENV, data=replay.streamed(play()))
     members = population.Members({}, jax.random.split(KEY, 3))
     program = compile_program(lambda: trainer, members, devices=jax.devices()[:2], stream=trainer.stream)

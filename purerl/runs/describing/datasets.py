@@ -200,7 +200,7 @@ def _check_room(described: dict[str, Any], env: Env) -> None:
         card = card_files.card(card_files.DATASET, Path(file.path))
         like = struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
         need += least_bytes(like, spaces.frames(env.observation_space))
-    if need > (free := devices.available_bytes(jax.local_devices())):
+    if need > (free := devices.available_bytes(jax.local_devices()[:1])):
         sizes = f"{planning.gigabytes(need)} on each device, {planning.gigabytes(free)} are free"
         raise planning.DoesNotFit(f"data: needs at least {sizes}; --data-on host streams it, from recorded play alone")
 

@@ -77,7 +77,7 @@ def shown(
     jaxpr = traced(jax.eval_shape(lambda state: trees.take(state, 0), state), first).jaxpr
     if jaxpr.outvars == jaxpr.invars[: len(jaxpr.outvars)]:
         return state
-    show = jax.jit(layouts.spread(one, layout), donate_argnums=1)
+    show = jax.jit(layouts.spread(one, layout), donate_argnums=1, out_shardings=(layout.sharding, ()))
     for play in itertools.chain([first], pieces):
         state = show(given, state, play)[0]
     return state
@@ -119,8 +119,7 @@ def advancing(
     def advance(state: TrainState, length: Any) -> tuple[TrainState, dict[str, Any]]:
         rows = []
         for _ in range(length):
-            read = processes.put(waiting.pop(), layout.sharding)
-            state, metrics = program({**given, SAMPLES: read}, state)
+            state, metrics = program({**given, SAMPLES: processes.put(waiting.pop(), layout.sharding)}, state)
             waiting.append(next(reading))
             rows.append(jax.device_get(metrics))
         return state, {name: np.concatenate([row[name] for row in rows], axis=1) for name in rows[0]}
