@@ -103,17 +103,26 @@ def mean_return(data: Dataset) -> float:
     return float(np.sum(data.reward) / np.sum(data.last))
 
 
+def scaled(data: Dataset) -> Dataset:
+    """The dataset as it is learned from."""
+    return data._replace(reward=(SCALE * data.reward).astype(np.float32))
+
+
+def played(learner: Learner, policy: PyTree, key: Key) -> Array:
+    """The mean return of 100 episodes by a policy."""
+    return jnp.mean(evaluate(key, ENV, learner, policy, few(100, 2)).episode_return)
+
+
 def returns(algo: Algorithm, config: Any, data: Dataset, seeds: int) -> np.ndarray:
-    """Mean returns of 100 episodes by the policies that are learned from a dataset ``[S]``."""
-    scaled = data._replace(reward=(SCALE * data.reward).astype(np.float32))
+    """What is `played` by the policies that are learned from a dataset ``[S]``."""
 
     def make_train(config: Any) -> Any:
-        train, learner = algo.make_train(config, ENV, data=scaled), algo.make_learner(config, ENV)
+        train, learner = algo.make_train(config, ENV, data=scaled(data)), algo.make_learner(config, ENV)
 
         def run(key: Key) -> Array:
             key_train, key_play = jax.random.split(key)
             policy = learner.policy(train(key_train).state.learner)
-            return jnp.mean(evaluate(key_play, ENV, learner, policy, few(100, 2)).episode_return)
+            return played(learner, policy, key_play)
 
         return run
 
@@ -159,28 +168,25 @@ Setting = tuple[Algorithm, Any]  # and its config
 
 
 def went_on(before: Setting, after: Setting, data: Dataset, seeds: int) -> np.ndarray:
-    """Mean returns of 100 episodes of what was learned from a dataset, and each `EVERY` steps of going on in the
-    environment with the dataset as demonstrations: with its critics, and with new ones ``[S, 2, 1 + POINTS]``."""
-    scaled = data._replace(reward=(SCALE * data.reward).astype(np.float32))
+    """What is `played` by what was learned from a dataset, and each `EVERY` steps of going on in the environment with
+    the dataset as demonstrations: with its critics, and with new ones ``[S, 2, 1 + POINTS]``."""
+    play = scaled(data)
     world = ENV._replace(step=of_scaled_reward)
     learner = before[0].make_learner(before[1], ENV)
     each = few(EVERY, after[1].num_steps) // after[1].num_steps
 
-    def mean(learner: Learner, policy: PyTree, key: Key) -> Array:
-        return jnp.mean(evaluate(key, ENV, learner, policy, few(100, 2)).episode_return)
-
     def curve(policy: PyTree, critics: dict[str, PyTree], keys: Key) -> Array:
-        online = after[0].warm_start(policy, critics).make_trainer(after[1], world, demos=scaled)
+        online = after[0].warm_start(policy, critics).make_trainer(after[1], world, demos=play)
 
         def point(state: Any, key: Key) -> tuple[Any, Array]:
             state = jax.lax.fori_loop(0, each, lambda _, now: online.step(now)[0], state)
-            return state, mean(online.learner, online.learner.policy(state.learner), key)
+            return state, played(online.learner, online.learner.policy(state.learner), key)
 
         later = jax.lax.scan(point, online.init(keys[0]), keys[2:])[1]
-        return jnp.append(mean(learner, policy, keys[1]), later)
+        return jnp.append(played(learner, policy, keys[1]), later)
 
     def make_train(config: Any) -> Any:
-        train = before[0].make_train(config, ENV, data=scaled)
+        train = before[0].make_train(config, ENV, data=play)
 
         def run(key: Key) -> Array:
             keys = jax.random.split(key, 3 + few(POINTS, 1))
@@ -200,17 +206,17 @@ def of_scaled_reward(*given: Any) -> Any:
 
 
 def online(seeds: int) -> None:
-    """On in the environment from what was learned from *medium*: sac from cql, td3 from TD3+BC. Without the critics
-    the return falls at first."""
-    world = {"num_envs": 1, "num_steps": 4, "num_updates": 4, "warmup_steps": 128, "batch_size": 256}
+    """On in the environment from what was learned from *medium*, sac from cql and td3 from TD3+BC; also with new
+    critics."""
+    steps = {"num_envs": 1, "num_steps": 4, "num_updates": 4, "warmup_steps": 128, "batch_size": 256}
     sizes = {"hidden_sizes": (256, 256), "learning_rate": 3e-4, "actor_learning_rate": 3e-4, "demo_ratio": 0.5}
     total = {"total_steps": EVERY * POINTS + 128, "capacity": EVERY * POINTS + 128}
     for before, after in (((cql, cql.Config()), (sac, sac.Config)), ((td3_bc, td3_bc.Config()), (td3, td3.Config))):
-        made = after[1](**world, **sizes, **total, normalize_obs=before[1].normalize_obs)
+        made = after[1](**steps, **sizes, **total, normalize_obs=before[1].normalize_obs)
         name = f"{after[0].name} from {before[0].name}"
         curves = went_on(before, (after[0], made), datasets()["medium"], seeds)
         show(name, curves[:, 0])
-        show(f"{name}, without critics", curves[:, 1])
+        show(f"{name}, with new critics", curves[:, 1])
         least = curves[:, 0].min(axis=1) >= curves[:, 0, 0] * FALL
         claim(f"{name}: never below {FALL:g} times the return it began with, on every seed", np.all(least))
 

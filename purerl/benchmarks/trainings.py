@@ -53,13 +53,13 @@ def job(
     that were not taken, fail it.
 
     Args:
-        description: The description.
+        description: The description, of a training that takes frames.
         options: The options of ``purerl train``, for the layout.
         until: Also tell how much of the training it took until the mean return was this (None: do not).
         within: The context to compile and run in (None: there is none).
 
     Raises:
-        ConfigError: The host steps the environments (`hosted_job`), or the training learns from recorded play alone.
+        ConfigError: The host steps the environments (`hosted_job`).
     """
     setup = Setup.of(description)
     if setup.on_host:
@@ -68,8 +68,6 @@ def job(
     trainer = setup.make_trainer(setup.config)
     iterations, size = setup.config.num_iterations, setup.members.size
     taken = int(trainer.frames(iterations))
-    if not taken:
-        raise ConfigError(f"algorithm = {description.algo!r}: takes no frames, so it has no frames/s")
     train = loops.train(trainer, iterations)
 
     def outcome(key: Any) -> PyTree:

@@ -270,7 +270,8 @@ class Worker:
         self.end()
         for file in (self.process.stdin, self.process.stdout, self.errors):
             with contextlib.suppress(BrokenPipeError):
-                file.close()  # type: ignore[union-attr]
+                assert file
+                file.close()
 
 
 def measure(sides: Sequence[Side], rounds: int, processes: int) -> dict[str, list[dict[str, Any]]]:

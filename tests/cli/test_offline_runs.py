@@ -176,6 +176,11 @@ def test_auto_streams_what_does_not_fit(place, both, capsys, monkeypatch):
     assert host["data_on"] == "host" and host["sample_bytes"] == steps and device["sample_bytes"] == 0
     assert host["dataset_bytes"] == 320 * (4 * (3 + 1 + 1) + 2) + 16 * 3 * 4
     assert host["bytes_per_member"] == host["peak_bytes"] > steps
+    whole = device["peak_bytes"] + 1000  # enough for one device, and none for each of several that are not used
+    only_one = lambda devices: whole if len(devices) == 1 else 0
+    with monkeypatch.context() as pretended:
+        pretended.setattr("purerl.population.devices.available_bytes", only_one)
+        assert cost("auto")["data_on"] == "device"
     assert device["peak_bytes"] - device["bytes_per_member"] == device["dataset_bytes"]
     assert host["peak_bytes"] < device["peak_bytes"]
     assert cost("auto")["data_on"] == "device"
