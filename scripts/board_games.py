@@ -1,8 +1,9 @@
 """Board games that AlphaZero learns from games against itself.
 
     python scripts/board_games.py tic-tac-toe [--seeds S]      against optimal play, and over all positions
-    python scripts/board_games.py connect-four [--seeds S] [--frames N]
-                                                               against random, one-step and depth-4 minimax players
+    python scripts/board_games.py connect-four [--run RUN] [--seeds S] [--frames N] [--games N]
+                                                               against random, one-step and depth-4 minimax players, by
+                                                               the agents of a run or by what is trained first
     python scripts/board_games.py legality                     illegal actions over random positions, also of Go
 
 Each is told with as many simulations as in training, and with others: 0 is the network alone. Prints whether each claim
@@ -23,10 +24,11 @@ import jax.numpy as jnp
 import numpy as np
 from claims import claim, few, population
 
-from purerl import envs
+from purerl import envs, load
 from purerl.algos.alphazero import BOARD, alphazero
 from purerl.envs.episodic import EpisodeState
 from purerl.envs.native.games.tic_tac_toe import CELLS, LINES, Physical
+from purerl.errors import ConfigError
 from purerl.formulas.aggregates import share
 from purerl.learners.parts import planning
 from purerl.loops.evaluation import Player, player, playing, random_player, versus
@@ -95,10 +97,16 @@ def optimal_player() -> Player:
     return Player(act, lambda num_envs: ())
 
 
-def searching(config: Any, env: Env, state: PyTree, simulations: tuple[int, ...]) -> dict[int, tuple[Learner, PyTree]]:
-    """The learner and the policy of a training's last ``state``, by number of simulations."""
-    learners = {n: alphazero.make_learner(dataclasses.replace(config, simulations=n), env) for n in simulations}
-    return {n: (learner, learner.policy(state)) for n, learner in learners.items()}
+def learner_of(config: Any, env: Env, simulations: int) -> Learner:
+    """The learner that searches with so many simulations, whatever ``config`` says."""
+    return alphazero.make_learner(dataclasses.replace(config, simulations=simulations), env)
+
+
+def make_train(config: Any, env: Env) -> Callable[[Key], PyTree]:
+    """Makes a function that trains and returns the policy of the end, which is the same for any number of
+    simulations."""
+    learner = alphazero.make_learner(config, env)
+    return lambda key: learner.policy(alphazero.make_train(config, env)(key).state.learner)
 
 
 def tic_tac_toe(seeds: int) -> None:
@@ -108,8 +116,8 @@ def tic_tac_toe(seeds: int) -> None:
 
     def measure(config: Any) -> Callable:
         def train(key: Key) -> PyTree:
-            state, found = alphazero.make_train(config, env)(key).state.learner, []
-            for learner, policy in searching(config, env, state, simulations).values():
+            policy, found = make_train(config, env)(key), []
+            for learner in [learner_of(config, env, n) for n in simulations]:
                 mine = player(learner, policy)
                 played = versus(key, first_begins, mine, optimal_player(), 2 * games)
                 moves = learner.exploit(policy, situations(env), key)[0][::2]
@@ -189,26 +197,28 @@ def in_parts(players: list[Player], rows: int) -> Player:
     return Player(act, lambda num_envs: ())
 
 
-def connect_four(seeds: int, frames: int = 2_000_000, games: int = 200) -> None:
+def connect_four(seeds: int, run: str = "", frames: int = 2_000_000, games: int = 200) -> None:
     """Games against a random player, and against minimax over two moves and over four."""
-    env = envs.make("pgx/connect_four")
-    config = alphazero.Config(**CONNECT_FOUR, total_steps=frames)
-    games, simulations = few(games, 2), (0, 16, 64)
+    if run:
+        loaded = load(run, playing=True)
+        if (loaded.saved["algo"], loaded.saved["env"]) != (alphazero.name, "pgx/connect_four"):
+            raise ConfigError(f"{run}: must be a run of alphazero on pgx/connect_four")
+        config, env, policies = loaded.setup.config, loaded.env, loaded.policy
+    else:
+        config, env = alphazero.Config(**CONNECT_FOUR, total_steps=frames), envs.make("pgx/connect_four")
+        policies = population(functools.partial(make_train, env=env), config, seeds)
     others = {"random": random_player(env), "one-step": minimax_player(2), "depth-4 minimax": minimax_player(4)}
+    games = few(games, 2)
+    opponent = in_parts(list(others.values()), 2 * games)
 
-    def measure(config: Any) -> Callable:
-        def train(key: Key) -> PyTree:
-            state, found = alphazero.make_train(config, env)(key).state.learner, []
-            opponent = in_parts(list(others.values()), 2 * games)
-            for learner, policy in searching(config, env, state, simulations).values():
-                played = versus(key, env, player(learner, policy), opponent, games * len(others))
-                found.append(played.outcome.reshape(len(others), games))
-            return found
+    def outcomes(policy: PyTree, simulations: int) -> Array:
+        mine = player(learner_of(config, env, simulations), policy)
+        played = versus(jax.random.key(0), env, mine, opponent, games * len(others))
+        return played.outcome.reshape(len(others), games)
 
-        return train
-
-    for n, outcome in zip(simulations, population(measure, config, seeds), strict=True):
-        for seed, of_others in enumerate(outcome):
+    for n in (0, 16, 64):
+        of_seeds = jax.lax.map(functools.partial(outcomes, simulations=n), policies)
+        for seed, of_others in enumerate(np.asarray(of_seeds)):
             for name, result in zip(others, of_others, strict=True):
                 parts = [share(np.sum(result == points), games) for points in (1, 0, -1)]
                 told = ", ".join(
