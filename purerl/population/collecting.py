@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
@@ -122,9 +123,10 @@ class Actor:
         num_steps: int,
         breakable: contextlib.AbstractContextManager[None] = WHOLE,
     ):
-        self._made, self._given, self._steppers, self._num_steps = made, given, tuple(steppers), num_steps
+        self._made, self._given, self._steppers = made, given, tuple(steppers)
         self.breakable, self.ends = breakable, list[tuple[np.ndarray, np.ndarray]]()
         self._reader = Reader(env, made.chunk.batch_size)
+        self._turns = list(jnp.arange(num_steps, dtype=jnp.int32))  # on the device, so that none travels
         self._lanes: list[Lane] = []
 
     def reset(self, seeds: Sequence[np.ndarray]) -> None:
@@ -135,30 +137,30 @@ class Actor:
     def collect(self, behaviour: PyTree, version: int, key: Key) -> Rollout:
         """Takes the steps of a rollout. Consumes ``key`` ``[P]``."""
         made, given, lanes, groups = self._made, self._given, self._lanes, range(len(self._steppers))
-        watch, cut, at_last, ends = Watch(), 0, self._num_steps - 1, list[tuple[np.ndarray, np.ndarray]]()
+        watch, cut, at_last, ends = Watch(), 0, len(self._turns) - 1, list[tuple[np.ndarray, np.ndarray]]()
         self.ends, told = ends, Told()
         next_key, key_learn, noises = made.draw(given, key)
         rows = [made.blank() for _ in groups]
-        choices = [made.choose(given, behaviour, lanes[g], noises[g], np.int32(0)) for g in groups]
+        choices = [made.choose(given, behaviour, lanes[g], noises[g], self._turns[0]) for g in groups]
         for g in groups:
             self._send(g, choices[g], watch)
-        for at in range(self._num_steps):
+        for at, turn_at in enumerate(self._turns):
             for g in groups:
                 with self.breakable:
                     turn = self._steppers[g].receive()
                 watch.note("stepping")
                 ends.append((turn.terminated, turn.truncated))
-                cut, result = cut + turn.cut, self._reader.result(turn)
+                cut, result = cut + turn.cut, made.packing.packed(self._reader.result(turn))
                 told += self._reader.told(turn)
                 if at < at_last:
                     lanes[g], choices[g], rows[g] = made.step(
-                        rows[g], given, behaviour, lanes[g], choices[g], noises[g], np.int32(at), result
+                        rows[g], given, behaviour, lanes[g], choices[g], noises[g], turn_at, result
                     )
                     self._send(g, choices[g], watch)
                 else:
-                    lanes[g], rows[g] = made.last(rows[g], given, lanes[g], choices[g], np.int32(at), result)
+                    lanes[g], rows[g] = made.last(rows[g], given, lanes[g], choices[g], turn_at, result)
                     watch.note("transfer")
-        versions = np.full(self._num_steps, version)
+        versions = np.full(len(self._turns), version)
         return Rollout(tuple(lanes), tuple(rows), next_key, key_learn, versions, cut, told, watch.seconds)
 
     def _send(self, group: int, choice: Choice, watch: Watch) -> None:

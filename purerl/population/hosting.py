@@ -5,6 +5,7 @@ et al. 2020, SEED RL, arXiv 1910.06591, section 3.1).
 """
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,26 +22,68 @@ from purerl.loops.rollout import restart
 from purerl.population import planning
 from purerl.population.layouts import Layout, layout, spread
 from purerl.population.membership import Members
-from purerl.types import Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
+from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
+
+Leaves = tuple[Array, ...]
+"""The arguments of members, of which a call of a program reads plain arrays in less time than a config."""
+
+
+def leaves(given: PyTree) -> Leaves:
+    """Returns the arguments of members as programs take them."""
+    return tuple(jax.tree.leaves(given))
+
+
+class Packing:
+    """One array for each result of the host's step, since each array that travels costs a call.
+
+    ``like`` is a `StepResult` ``[P, E, ...]`` of shapes and dtypes. Packed it is uint8 ``[P, E, D]``.
+    """
+
+    def __init__(self, like: StepResult):
+        specs, self._structure = jax.tree.flatten(like)
+        self._lead = specs[0].shape[:2]
+        sizes = [math.prod(each.shape[2:]) * each.dtype.itemsize for each in specs]
+        ends = np.cumsum(sizes).tolist()
+        self._leaves = [(each, slice(end - size, end)) for each, size, end in zip(specs, sizes, ends, strict=True)]
+        self.struct = jax.ShapeDtypeStruct((*self._lead, ends[-1]), np.uint8)
+
+    def packed(self, result: StepResult) -> np.ndarray:
+        """Returns arrays of numpy as a new one."""
+        out = np.empty(self.struct.shape, np.uint8)
+        for x, (each, where) in zip(jax.tree.leaves(result), self._leaves, strict=True):
+            out[..., where].view(each.dtype)[...] = x.reshape(*self._lead, -1)
+        return out
+
+    def unpacked(self, out: Array) -> StepResult:
+        """Reverts `packed`, within a program."""
+
+        def leaf(each: jax.ShapeDtypeStruct, part: Array) -> Array:
+            if each.dtype.itemsize > 1:
+                part = part.reshape(*self._lead, -1, each.dtype.itemsize)
+            typed = part != 0 if each.dtype == bool else jax.lax.bitcast_convert_type(part, each.dtype)
+            return typed.reshape(each.shape)
+
+        return jax.tree.unflatten(self._structure, [leaf(each, out[..., where]) for each, where in self._leaves])
 
 
 class Programs(NamedTuple):
     """The programs of a training on the host, compiled for all members ``[P]`` at once, whose states are ``like``.
 
-    The rows of a member are stepped in ``groups`` of the same size. ``given`` are the members' arguments. `enter`,
-    `leave`, `learn`, `fill`, `step` and `last` overwrite their first argument. ``chunk`` is `learn` with its cost.
+    The rows of a member are stepped in ``groups`` of the same size. ``given`` are the members' arguments, as `leaves`
+    of them, and results of the host's steps are `Packing.packed`. `enter`, `leave`, `learn`, `fill`, `step` and `last`
+    overwrite their first argument. ``chunk`` is `learn` with its cost.
 
     `behave`, `fill` and `learn` are given states that `enter` made and `leave` turns back. They are the members' states
     ``[P]``, but on CPU a single member's has no leading axis: removing the axis within `learn` makes XLA copy the whole
     replay buffer, for each program that reads and writes it.
     """
 
-    begin: Callable[[PyTree, Key], TrainState]
+    begin: Callable[[Leaves, Key], TrainState]
     enter: Callable[[TrainState], TrainState]
     leave: Callable[[TrainState], TrainState]
-    arrive: Callable[[PyTree, PyTree], Lane]
-    behave: Callable[[TrainState, PyTree], PyTree]
-    draw: Callable[[PyTree, Key], tuple[Key, Key, tuple[PyTree, ...]]]
+    arrive: Callable[[Leaves, PyTree], Lane]
+    behave: Callable[[TrainState, Leaves], PyTree]
+    draw: Callable[[Leaves, Key], tuple[Key, Key, tuple[PyTree, ...]]]
     blank: Callable[[], Transition]
     choose: Callable[..., Choice]
     step: Callable[..., tuple[Lane, Choice, Transition]]
@@ -48,6 +91,7 @@ class Programs(NamedTuple):
     fill: Callable[..., tuple[TrainState, tuple[()]]] | None
     learn: Callable[..., tuple[TrainState, Metrics]]
     like: TrainState
+    packing: Packing
     chunk: planning.Compiled
 
 
@@ -82,12 +126,12 @@ def left(state: PyTree, deal: Layout) -> PyTree:
 
 
 def updated(
-    make_trainer: Callable[..., Trainer], one: Callable[..., tuple[TrainState, PyTree]], deal: Layout
+    trainer_of: Callable[[Leaves], Trainer], one: Callable[..., tuple[TrainState, PyTree]], deal: Layout
 ) -> Callable[..., tuple[TrainState, PyTree]]:
     """Maps ``one(trainer, state, *args)`` of a member over all members, whose state is one that was `entered`."""
 
     def update(mine: PyTree, state: TrainState) -> tuple[TrainState, PyTree]:
-        return one(make_trainer(**mine[0]), state, *mine[1:])
+        return one(trainer_of(mine[0]), state, *mine[1:])
 
     def update_alone(state: TrainState, *args: PyTree) -> tuple[TrainState, PyTree]:
         state, out = update(trees.take(args, 0), state)
@@ -120,35 +164,39 @@ def programs(
     deal = whole(size, lanes)
     one_of: Trainer = make_trainer(**trees.take(members.given, 0))
     num_envs, num_steps, env = one_of.fleet.env_steps, one_of.num_steps, one_of.fleet.env
+    structure = jax.tree.structure(members.given)
     check_groups(one_of, groups)
 
-    def parts(given: PyTree) -> tuple[Env, Any]:
-        trainer = make_trainer(**given)
+    def trainer_of(given: Leaves) -> Trainer:
+        return make_trainer(**jax.tree.unflatten(structure, given))
+
+    def parts(given: Leaves) -> tuple[Env, Any]:
+        trainer = trainer_of(given)
         return trainer.fleet.env, trainer.learner
 
-    def draw(given: PyTree, key: Key) -> tuple[Key, Key, tuple[PyTree, ...]]:
+    def draw(given: Leaves, key: Key) -> tuple[Key, Key, tuple[PyTree, ...]]:
         key, key_act, key_learn = hosting.keys(key)
-        trainer = make_trainer(**given)
+        trainer = trainer_of(given)
         noise, part = trainer.learner.noise(key_act, (num_steps, trainer.fleet.size)), trainer.fleet.size // groups
         cut = lambda group: jax.tree.map(lambda x: x[:, group * part : (group + 1) * part], noise)
         return key, key_learn, tuple(map(cut, range(groups)))
 
-    def go_on(given: PyTree, lane: Lane, choice: Choice, result: StepResult) -> tuple[Lane, Transition]:
+    def go_on(given: Leaves, lane: Lane, choice: Choice, result: StepResult) -> tuple[Lane, Transition]:
         env, learner = parts(given)
         return hosting.go_on(env, restart(learner), lane, choice, result)
 
-    def arrive(given: PyTree, first: PyTree) -> Lane:
+    def arrive(given: Leaves, first: PyTree) -> Lane:
         env, learner = parts(given)
         return hosting.arrive(env, learner.init_carry, first)
 
     taken = every(go_on, deal)
     act = every(lambda given, *args: hosting.choose(parts(given)[1], *args), deal)
 
-    def begin(given: PyTree, key: Key) -> TrainState:
-        trainer = make_trainer(**given)
+    def begin(given: Leaves, key: Key) -> TrainState:
+        trainer = trainer_of(given)
         return (trainer.begin or trainer.init)(key)
 
-    def chosen(given: PyTree, behaviour: PyTree, lane: Lane, noise: PyTree, at: Any) -> Choice:
+    def chosen(given: Leaves, behaviour: PyTree, lane: Lane, noise: PyTree, at: Any) -> Choice:
         now = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, at, 1, keepdims=False), noise)
         choice: Choice = act(given, behaviour, lane, now)
         return choice
@@ -158,21 +206,22 @@ def programs(
         return jax.tree.map(write, rows, row)
 
     def step(rows: Any, given: Any, behaviour: Any, lane: Any, choice: Any, noise: Any, at: Any, result: Any) -> Any:
-        lane, row = taken(given, lane, choice, result)
+        lane, row = taken(given, lane, choice, packing.unpacked(result))
         return lane, chosen(given, behaviour, lane, noise, at + 1), put(rows, row, at)
 
     def last(rows: Any, given: Any, lane: Any, choice: Any, at: Any, result: Any) -> tuple[Any, Transition]:
-        lane, row = taken(given, lane, choice, result)
+        lane, row = taken(given, lane, choice, packing.unpacked(result))
         return lane, put(rows, row, at)
 
-    def behave(state: TrainState, given: PyTree) -> PyTree:
-        own = every(lambda given, learner: make_trainer(**given).learner.behaviour(learner), deal)
+    def behave(state: TrainState, given: Leaves) -> PyTree:
+        own = every(lambda given, learner: trainer_of(given).learner.behaviour(learner), deal)
         return jax.tree.map(jnp.copy, own(given, left(state.learner, deal)))
 
-    planning.check_state(begin, *trees.take((members.given, members.keys), 0), devices=deal.devices)
-    given, keys = trees.shapes(members.given), trees.shapes(members.keys)
+    planning.check_state(begin, *trees.take((leaves(members.given), members.keys), 0), devices=deal.devices)
+    given, keys = trees.shapes(leaves(members.given)), trees.shapes(members.keys)
     at = jax.ShapeDtypeStruct((), np.int32)
-    result = jax.eval_shape(functools.partial(_step_result, env, size, num_envs // groups))
+    result: StepResult = jax.eval_shape(functools.partial(_step_result, env, size, num_envs // groups))
+    packing = Packing(result)
     made: dict[str, Any] = {}
 
     def trace(name: str, function: Callable[..., Any], *args: PyTree) -> Any:
@@ -189,17 +238,17 @@ def programs(
     row = jax.eval_shape(taken, given, lane, choice, result)[1]
     rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, num_steps, *x.shape[1:]), x.dtype), row)
     trace("blank", lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), rows))
-    trace("step", step, rows, given, behaviour, lane, choice, noises[0], at, result)
-    trace("last", last, rows, given, lane, choice, at, result)
+    trace("step", step, rows, given, behaviour, lane, choice, noises[0], at, packing.struct)
+    trace("last", last, rows, given, lane, choice, at, packing.struct)
     several = (lane,) * groups, (rows,) * groups
     if one_of.fill:
-        trace("fill", updated(make_trainer, hosting.fill, deal), state, given, *several)
-    trace("learn", updated(make_trainer, hosting.learn, deal), state, given, next_key, key_learn, *several)
+        trace("fill", updated(trainer_of, hosting.fill, deal), state, given, *several)
+    trace("learn", updated(trainer_of, hosting.learn, deal), state, given, next_key, key_learn, *several)
     stage("compiling")
     ready = {name: traced.lower().compile(backend.compiler_options()) for name, traced in made.items()}
     planning.check_program(ready["learn"], deal.devices, "cut num_envs or what else makes an agent large")
     chunk = planning.Compiled(ready["learn"], deal, size, time.perf_counter() - start)
-    return Programs(**{"fill": None, **ready}, like=outside, chunk=chunk)
+    return Programs(**{"fill": None, **ready}, like=outside, packing=packing, chunk=chunk)
 
 
 OVERWRITES = "enter", "leave", "step", "last", "fill", "learn"

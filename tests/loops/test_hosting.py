@@ -59,10 +59,10 @@ class Slow:
 
 def collected(made, members, groups, steppers, rollouts=1):
     """The first rollouts of the members, by the parameters that they begin with."""
-    actor = collecting.Actor(made[groups], members.given, steppers, ENV, NUM_STEPS)
+    actor = collecting.Actor(made[groups], hosting.leaves(members.given), steppers, ENV, NUM_STEPS)
     actor.reset(seeds(members.keys, NUM_ENVS, groups, 0))
-    state = made[groups].begin(members.given, members.keys)
-    behaviour, key, result = made[groups].behave(state, members.given), state.key, []
+    state = made[groups].begin(hosting.leaves(members.given), members.keys)
+    behaviour, key, result = made[groups].behave(state, hosting.leaves(members.given)), state.key, []
     for _ in range(rollouts):
         result.append(actor.collect(behaviour, 0, key))
         key = result[-1].next_key
@@ -139,7 +139,7 @@ def test_what_is_learned_is_what_a_program_would_learn(made, members, single):
     trajectory = jax.tree.map(lambda x: x[0], rollout.rows[0])
     expected, _ = jax.jit(trainer.learn)(alone, trajectory, rollout.key_learn[0])
     keys = rollout.next_key, rollout.key_learn
-    result, metrics = made[1].learn(jax.tree.map(jnp.copy, state), members.given, *keys, rollout.lanes, rollout.rows)
+    result, metrics = made[1].learn(jax.tree.map(jnp.copy, state), hosting.leaves(members.given), *keys, rollout.lanes, rollout.rows)
     close = lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6)
     jax.tree.map(close, result.learner.params, expected.learner.params)
     assert metrics["episodes"].tolist() == np.asarray(rollout.rows[0].terminated).sum(axis=(1, 2)).tolist()

@@ -101,7 +101,7 @@ class HostProgram:
         made, size = self._made, members.size
         self._size = size
         filled = trees.fill(members, self.chunk.batch_size)
-        self._given = jax.device_put(filled.given, self.chunk.layout.sharding)
+        self._given = jax.device_put(hosting.leaves(filled.given), self.chunk.layout.sharding)
         done, elsewhere = step.number if step else 0, self._ahead > 0
         host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
         copies = num_envs * self.chunk.batch_size
