@@ -18,6 +18,7 @@ training is what ``purerl benchmark`` measures of purerl alone.
     python scripts/benchmark.py options "ppo --env A ..." "ppo --env B ..." --rounds 1
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
     python scripts/benchmark.py search --games 1 64 --simulations 32
+    python scripts/benchmark.py offline --rounds 2 --peer unifloral=CHECKOUT
     python scripts/benchmark.py search --env pgx/connect_four --games 64 --peer pgx=CHECKOUT --peer-python PYTHON
 
 Each process count is a fresh set of interpreters, one for each side (whose versions clash: the peers need gymnax
@@ -43,6 +44,7 @@ from workloads import (
     hosts,
     logs,
     meta,
+    offline,
     options,
     planner,
     ppo,
@@ -73,6 +75,7 @@ WORKLOADS = {
     "host-pendulum": hosts,
     "options": options,
     "search": planner,
+    "offline": offline,
 }
 
 
@@ -90,6 +93,7 @@ TINY: dict[str, dict[str, Any]] = {
     "value-loss-evolution": {"candidates": [2], "total_steps": 1024},
     "dqn-minatar": {"total_steps": 1504},
     "search": {"games": [4], "simulations": 8, "moves": 4},
+    "offline": {"rows": 1000, "updates": 4},
     "ippo-spread": {"needs": "jaxmarl", "total_steps": 4096},
     "vdn-spread": {"needs": "jaxmarl", "total_steps": 20_800},
     "qmix-spread": {"needs": "jaxmarl", "total_steps": 20_800},
