@@ -77,6 +77,7 @@ def datasets() -> dict[str, Dataset]:
     policy = lambda state: trainer.learner.policy(state.learner)
     keys = jax.random.split(jax.random.key(1), 3)
     noisy = lambda state: record(keys[2], ENV, disturbed(trainer.learner, policy(state)), few(100, 4))
+    state = advance(state, few(500, 1))
     medium = noisy(state)
     while mean_return(medium) < MEDIUM and claims.scale != "tiny":
         state = advance(state, 20)

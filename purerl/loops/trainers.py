@@ -118,6 +118,7 @@ def offline(
     *,
     num_updates: int,
     stream: Stream | None = None,
+    begin: Callable[[PyTree], PyTree] = lambda state: state,
 ) -> Trainer:
     """Makes a trainer that learns from recorded play alone: no step is taken in an environment.
 
@@ -133,6 +134,7 @@ def offline(
             ``init``, piece by piece.
         num_updates: The number of updates of an iteration.
         stream: What the host does if the play lies in its memory: ``replay`` then samples from what it reads.
+        begin: Applied to the learner's state before the updates of each iteration.
     """
     nothing: Any = ()
     nobody = Actors(nothing, nothing, nothing, nothing, nothing)
@@ -157,7 +159,8 @@ def offline(
         if stream and trajectory == ():
             raise ConfigError("data: is in the host's memory; train_in_chunks and the command line stream it")
         draws = trajectory if stream else None
-        after, stored, metrics = updates(learner, replay, state.learner, state.replay, key, num_updates, draws)
+        first = begin(state.learner)
+        after, stored, metrics = updates(learner, replay, first, state.replay, key, num_updates, draws)
         return next_state(state, after, stored, metrics, None)
 
     return Trainer(init, collect, learn, learner, fleet, num_steps=0, updates=num_updates, stream=stream)

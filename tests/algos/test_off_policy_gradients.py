@@ -10,7 +10,7 @@ import pytest
 from compiling import compiled
 
 from purerl import config as cfg
-from purerl import counters, ddpg, envs, sac, sac_discrete, td3
+from purerl import counters, ddpg, envs, jaxprs, sac, sac_discrete, td3
 from purerl.algos.ddpg import make_network
 from purerl.algos.sac import make_network as make_sac_network
 from purerl.errors import ConfigError
@@ -94,9 +94,10 @@ def test_target_by_hand(algo, sample):
     np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
 
 
-def test_delay_and_slow_targets(sample):
+@pytest.mark.parametrize("num_updates", [2, 3], ids=["across iterations", "in step"])
+def test_delay_and_slow_targets(sample, num_updates):
     """The critics move at each update, actor and targets at every third; targets by ``tau`` of the way."""
-    config = td3.Config(**SMALL, policy_delay=3, tau=0.25)
+    config = td3.Config(**{**SMALL, "num_updates": num_updates}, policy_delay=3, tau=0.25)
     learner = make_learner(td3, config)
     states = [learner.init(jax.random.key(1), sample.items.obs)]
     for i in range(6):
@@ -108,6 +109,22 @@ def test_delay_and_slow_targets(sample):
         assert np.any(first(old.params["actor"]) != first(new.params["actor"])) == due
         slow = first(old.target_params) + due * 0.25 * (first(new.params["actor"]) - first(old.target_params))
         np.testing.assert_allclose(first(new.target_params), slow, atol=1e-6)
+
+
+def choices(jaxpr):
+    """The number of choices between branches in a program."""
+    below = sum(choices(inner) for eqn in jaxpr.eqns for inner in jaxprs.inside(eqn))
+    return below + sum(eqn.primitive.name == "cond" for eqn in jaxpr.eqns)
+
+
+@pytest.mark.parametrize("num_updates", [2, 3])
+def test_members_compute_an_update_of_the_actor_where_it_is_due(num_updates):
+    """By a choice that is one for all members; where iterations begin anywhere in the delay, all compute both."""
+    config = td3.Config(**{**SMALL, "num_updates": num_updates}, policy_delay=3)
+    trainer = td3.make_trainer(config, PENDULUM)
+    states = jax.eval_shape(jax.vmap(trainer.init), jax.random.split(jax.random.key(0), 2))
+    program = jax.make_jaxpr(jax.vmap(trainer.step))(states)
+    assert choices(program.jaxpr) == (num_updates == 3)
 
 
 def test_actions_begin_at_random_and_fill_the_box(sample):

@@ -139,7 +139,9 @@ def test_what_is_learned_is_what_a_program_would_learn(made, members, single):
     trajectory = jax.tree.map(lambda x: x[0], rollout.rows[0])
     expected, _ = jax.jit(trainer.learn)(alone, trajectory, rollout.key_learn[0])
     keys = rollout.next_key, rollout.key_learn
-    result, metrics = made[1].learn(jax.tree.map(jnp.copy, state), hosting.leaves(members.given), *keys, rollout.lanes, rollout.rows)
+    result, metrics = made[1].learn(
+        jax.tree.map(jnp.copy, state), hosting.leaves(members.given), *keys, rollout.lanes, rollout.rows
+    )
     close = lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6)
     jax.tree.map(close, result.learner.params, expected.learner.params)
     assert metrics["episodes"].tolist() == np.asarray(rollout.rows[0].terminated).sum(axis=(1, 2)).tolist()

@@ -51,6 +51,7 @@ from purerl.types import (
     Scalar,
     Situation,
     Trainer,
+    Transition,
     Updated,
     unmoved,
 )
@@ -423,23 +424,24 @@ class CriticAgent(NamedTuple):
         )
         critic = running_statistics.restored(critic, more.pop(STATISTICS, old))
         before = without_critic(state.params)
-        actor, actor_opt_state, of_actor, actor_metrics = gradients.gradient_step(
-            lambda params, batch: actor_loss(running_statistics.restored(params, before), critic, batch),
-            self.actor_optimiser,
-            running_statistics.without(before),
-            state.actor_opt_state,
-            batch,
-        )
-        actor = running_statistics.restored(actor, of_actor.pop(STATISTICS, before))
-        newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.target_networks}
-        target_params = polyak(newest, state.target_params, self.tau)
         waited = (state.waited + 1) % self.config.policy_delay
-        if self.config.policy_delay > 1:
-            actor, actor_opt_state, target_params = jax.tree.map(
-                lambda new, old: jnp.where(waited == 0, new, old),
-                (actor, actor_opt_state, target_params),
-                (before, state.actor_opt_state, state.target_params),
+
+        def moved() -> tuple[tuple[PyTree, PyTree, PyTree], Metrics]:
+            actor, actor_opt_state, of_actor, metrics = gradients.gradient_step(
+                lambda params, batch: actor_loss(running_statistics.restored(params, before), critic, batch),
+                self.actor_optimiser,
+                running_statistics.without(before),
+                state.actor_opt_state,
+                batch,
             )
+            actor = running_statistics.restored(actor, of_actor.pop(STATISTICS, before))
+            newest = {name: x for name, x in {**actor, "critic": critic}.items() if name in self.target_networks}
+            told = {"policy_loss": metrics["loss"], "policy_grad_norm": metrics["grad_norm"], **of_actor}
+            return (actor, actor_opt_state, polyak(newest, state.target_params, self.tau)), told
+
+        (actor, actor_opt_state, target_params), of_policy = self._delayed(
+            moved, (before, state.actor_opt_state, state.target_params), waited
+        )
         learned = OffPolicyGradientState(
             {**actor, "critic": critic},
             target_params,
@@ -450,8 +452,23 @@ class CriticAgent(NamedTuple):
             waited,
             state.resets and network_resets.count(state.resets),
         )
-        of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"]}
-        return Updated(learned, {**more, **of_policy, **of_actor, **metrics}, priority)
+        return Updated(learned, {**more, **of_policy, **metrics}, priority)
+
+    def _delayed(
+        self, moved: Callable[[], tuple[PyTree, Metrics]], old: PyTree, waited: Array
+    ) -> tuple[PyTree, Metrics]:
+        """Returns what ``moved`` returns once every ``policy_delay`` updates, and ``old`` while it is waited.
+
+        If the delay is `in_step`, nothing is computed meanwhile.
+        """
+        if self.config.policy_delay == 1:
+            return moved()
+        if not in_step(self.config):
+            new, told = moved()
+            return jax.tree.map(lambda new, old: jnp.where(waited == 0, new, old), new, old), told
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(moved)[1])
+        new, told = jax.lax.cond(waited == 0, moved, lambda: (old, nothing))
+        return new, {name: self.config.policy_delay * x for name, x in told.items()}  # so that means are of all moves
 
     def learner(
         self,
@@ -470,6 +487,11 @@ class CriticAgent(NamedTuple):
         """
         normalizer, acting, draw = self.normalizer, self.acting, cast(Any, self.acting.sample)
         reset_every = self.config.reset_every if isinstance(self.config, ReplayedCriticsConfig) else 0
+
+        def observe(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
+            resets = network_resets.resetting(reset_every, init) if reset_every else unmoved
+            state, metrics = resets(state, trajectory, key)
+            return at_beginning(self.config, state), metrics
 
         def init(key: Key, obs: PyTree) -> Any:
             params = init_params(key, obs)
@@ -509,7 +531,7 @@ class CriticAgent(NamedTuple):
             policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
             exploit=exploit,
             update=update,
-            observe=network_resets.resetting(reset_every, init) if reset_every else unmoved,
+            observe=observe,
             sample=sample if draw else None,
             critics=lambda state: {name: state.params[name] for name in kept},
         )
@@ -556,6 +578,20 @@ def make_agent(
         tau,
         family,
     )
+
+
+def in_step(config: Any) -> bool:
+    """Returns whether there is a ``policy_delay``, and each iteration begins with its first update."""
+    return config.policy_delay > 1 and config.num_updates % config.policy_delay == 0
+
+
+def at_beginning(config: Any, state: Any) -> Any:
+    """Returns a learner's state before the first update of an iteration.
+
+    If the delay is `in_step`, the count of it is a constant there: all members of a population share it, so that even
+    their program computes the actor's update only where it is due.
+    """
+    return state._replace(waited=jnp.zeros((), jnp.int32)) if in_step(config) else state
 
 
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:

@@ -5,6 +5,7 @@ deviation of the whole dataset, which are computed once and saved with the polic
 section 5). An algorithm's file has its targets and its losses.
 """
 
+import functools
 from collections.abc import Callable
 from typing import TypedDict
 
@@ -126,4 +127,5 @@ def standardising(normalize_obs: bool) -> Callable[[PyTree, Transition, Key], tu
 
 def make_trainer(config: OfflineConfig, env: Env, learner: Learner, data: Dataset | Held) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from ``data``."""
-    return from_data.make_trainer(config, env, learner, data, config.gamma)
+    begin = functools.partial(off_policy_gradients.at_beginning, config)
+    return from_data.make_trainer(config, env, learner, data, config.gamma, begin)

@@ -1,5 +1,7 @@
 """Learning from recorded play alone: its settings, and the trainer around a learner."""
 
+import functools
+from collections.abc import Callable
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from purerl.learners.parts import checks
 from purerl.replay import storage
 from purerl.replay.fixed import Held
 from purerl.replay.streamed import Streamed
-from purerl.types import Dataset, Env, Learner, Scalar, Trainer
+from purerl.types import Dataset, Env, Learner, PyTree, Scalar, Trainer
 
 
 @cfg.config
@@ -55,18 +57,26 @@ def problems(config: DataConfig, env: Env | None, kinds: tuple[type, ...]) -> li
     return lines
 
 
-def make_trainer(config: DataConfig, env: Env, learner: Learner, data: Dataset | Held, gamma: Scalar) -> Trainer:
+def make_trainer(
+    config: DataConfig,
+    env: Env,
+    learner: Learner,
+    data: Dataset | Held,
+    gamma: Scalar,
+    begin: Callable[[PyTree], PyTree] = lambda state: state,
+) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from transitions of ``data``, drawn uniformly.
 
-    ``gamma`` discounts the value of the next observation.
+    ``gamma`` discounts the value of the next observation; ``begin`` is that of `loops.offline`.
     """
-    view, many = replay.transitions(1, gamma), config.num_updates
+    view = replay.transitions(1, gamma)
+    offline = functools.partial(loops.offline, fleet(env, 1), learner, num_updates=config.num_updates, begin=begin)
     if isinstance(data, Streamed):
-        stream = loops.Stream(data, config.batch_size, many)
-        return loops.offline(fleet(env, 1), learner, replay.fed(data, view), None, num_updates=many, stream=stream)
+        stream = loops.Stream(data, config.batch_size, config.num_updates)
+        return offline(replay.fed(data, view), None, stream=stream)
     frames = spaces.frames(env.observation_space)
     play = replay.held(data, frames)
     memory = replay.evenly(play, batch_size=config.batch_size, view=view, num_frames=frames)
     every = jnp.arange(len(play.rows.reward))[:, None]
     shown = play.rows._replace(obs=storage.observe(play.rows, every, jnp.zeros_like(every), frames), next_obs=())
-    return loops.offline(fleet(env, 1), learner, memory, shown, num_updates=many)
+    return offline(memory, shown)
