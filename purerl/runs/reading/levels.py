@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,6 @@ import numpy as np
 
 from purerl import backend, population, trees
 from purerl.curricula import Buffer
-from purerl.display import drawings, plots
-from purerl.display.drawings import Moment
-from purerl.display.plots import Figure
 from purerl.envs import held_out
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
@@ -26,6 +23,9 @@ from purerl.runs.reading import evaluation, loading
 from purerl.runs.reading.loading import Run
 from purerl.store import card_files, tensors
 from purerl.types import Env, PyTree
+
+if TYPE_CHECKING:
+    from purerl.display.plots import Figure
 
 FILE, PICTURE = "levels.safetensors", "levels.png"
 """The files of the levels of a run's curriculum, and of a picture of those with the highest scores."""
@@ -115,18 +115,21 @@ def chosen(text: str, env: Env, name: str) -> Levels:
     return Levels(env.levels(jax.random.key(int(match[2])), (number,)), [f"level {i}" for i in range(number)])
 
 
-def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
+def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> "Figure":
     """Draws the levels with the highest scores, as episodes begin in them, and a histogram of all scores.
 
     Raises:
         ConfigError: There is no drawing of the environment, or the environment cannot have these levels.
     """
+    from purerl.display import drawings, plots
+
     drawing = drawings.drawing(name, params, env.observation_space)
     score = np.zeros(len(levels.names)) if levels.score is None else levels.score
     first = np.argsort(-score, kind="stable")[:SHOWN]
     begun = jax.device_get(jax.jit(jax.vmap(env.begin))(trees.take(levels.levels, first)))
     moments = [
-        Moment(drawings.innermost(state), obs, None) for state, obs in (trees.take(begun, i) for i in range(len(first)))
+        drawings.Moment(drawings.innermost(state), obs, None)
+        for state, obs in (trees.take(begun, i) for i in range(len(first)))
     ]
     try:
         pictures = [drawing.frame(moment, plots.LEVEL_SIZE) for moment in moments]
@@ -145,6 +148,8 @@ def _numbers(levels: PyTree, i: int) -> str:
 
 def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
     """Writes the `sheet` of a run's levels into its directory; nothing if it has no levels or no drawing of them."""
+    from purerl.display import plots
+
     with contextlib.suppress(ConfigError):
         plots.save(directory / PICTURE, sheet(load(directory / FILE, env, name), env, name, params))
 
