@@ -51,7 +51,6 @@ from purerl.types import (
     Scalar,
     Situation,
     Trainer,
-    Transition,
     Updated,
     unmoved,
 )
@@ -488,11 +487,6 @@ class CriticAgent(NamedTuple):
         normalizer, acting, draw = self.normalizer, self.acting, cast(Any, self.acting.sample)
         reset_every = self.config.reset_every if isinstance(self.config, ReplayedCriticsConfig) else 0
 
-        def observe(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
-            resets = network_resets.resetting(reset_every, init) if reset_every else unmoved
-            state, metrics = resets(state, trajectory, key)
-            return at_beginning(self.config, state), metrics
-
         def init(key: Key, obs: PyTree) -> Any:
             params = init_params(key, obs)
             first = OffPolicyGradientState(
@@ -531,7 +525,7 @@ class CriticAgent(NamedTuple):
             policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
             exploit=exploit,
             update=update,
-            observe=observe,
+            observe=observing(self.config, network_resets.resetting(reset_every, init) if reset_every else unmoved),
             sample=sample if draw else None,
             critics=lambda state: {name: state.params[name] for name in kept},
         )
@@ -592,6 +586,16 @@ def at_beginning(config: Any, state: Any) -> Any:
     their program computes the actor's update only where it is due.
     """
     return state._replace(waited=jnp.zeros((), jnp.int32)) if in_step(config) else state
+
+
+def observing(config: CriticsConfig, observe: Callable[..., tuple[Any, Metrics]]) -> Callable[..., tuple[Any, Metrics]]:
+    """Makes a `Learner.observe` that does as ``observe``, and makes the state one that is `at_beginning`."""
+
+    def both(*given: Any) -> tuple[Any, Metrics]:
+        state, metrics = observe(*given)
+        return at_beginning(config, state), metrics
+
+    return both
 
 
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
