@@ -154,6 +154,7 @@ STAGES = (
     Stage("ppo-256", alone, cartpole(256, 65536), TINY_ALONE),
     Stage("dqn-512", speed, f"{DQN} --agents 512", DQN_TINY, 120),
     Stage("dqn-1-beside-rejax", speed, "dqn-cartpole --total-steps 20000", DQN_TINY, 120, peer="rejax"),
+    Stage("dqn-1", speed, DQN, DQN_TINY, 90),
     Stage("dqn-64-beside-rejax", speed, f"{DQN} --agents 64", DQN_TINY, 120, peer="rejax"),
     Stage("dqn-512-beside-rejax", speed, "dqn-cartpole --agents 512 --total-steps 5000", DQN_TINY, 120, peer="rejax"),
     of_agents("impala-2048", IMPALA, 2048, IMPALA_TINY),

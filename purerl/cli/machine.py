@@ -45,7 +45,8 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     Args:
         options: The options of the command.
         target: A GPU that is only compiled for (empty: none). With one, JAX looks for no device but the CPU.
-        small: Whether the training is small (`is_small`) and gets one thread of the CPU if the options leave it open.
+        small: Whether the training is small (`is_small`) and gets one thread if a CPU computes it and the options leave
+            it open.
 
     Raises:
         ConfigError: The machine has no device of the kind that the options ask for.
@@ -84,13 +85,14 @@ def choose_devices(options: "MachineOptions", target: str = "", small: bool = Fa
     """Sets flags of XLA, threads of the CPU and the kind of device, before JAX looks for devices; see `prepared`."""
     import jax
 
-    from purerl.hardware.drivers import lacks_gpu
+    from purerl.hardware.drivers import has_only_cpu, lacks_gpu
     from purerl.population.devices import use_cpu_cores, use_one_thread
 
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
+    on_cpu = not target and (options.device == "cpu" or has_only_cpu())
     with contextlib.suppress(RuntimeError):  # JAX has computed already in this process
-        if options.threads == "one" or (options.threads == "auto" and small):
+        if options.threads == "one" or (options.threads == "auto" and small and on_cpu):
             use_one_thread()
         else:
             use_cpu_cores()

@@ -24,9 +24,22 @@ def lacks_gpu() -> bool:
     JAX would then print a page of errors when it looks for devices. False if ``JAX_PLATFORMS`` is set, or if the
     library of TPUs is installed.
     """
-    installed = lambda *names: any(importlib.util.find_spec(name) for name in names)
     driver = any(path.exists() for path in DRIVERS)
-    return "JAX_PLATFORMS" not in os.environ and installed(*CUDA_PLUGINS) and not driver and not installed("libtpu")
+    return "JAX_PLATFORMS" not in os.environ and _installed(*CUDA_PLUGINS) and not driver and not _installed("libtpu")
+
+
+def has_only_cpu() -> bool:
+    """Returns whether JAX finds no device but the CPU, by ``JAX_PLATFORMS`` or the plugins and drivers that are there.
+
+    Plugins of devices other than NVIDIA's GPUs and TPUs are not looked for.
+    """
+    if chosen := os.environ.get("JAX_PLATFORMS"):
+        return chosen == "cpu"
+    return lacks_gpu() or not _installed(*CUDA_PLUGINS, "libtpu")
+
+
+def _installed(*names: str) -> bool:
+    return any(importlib.util.find_spec(name) for name in names)
 
 
 def look_for_none() -> None:

@@ -45,7 +45,8 @@ def use_one_thread() -> None:
 
     Where many operations of a loop's body can start at once, XLA on CPU hands half of them to another thread. That
     costs more than it gains while arrays are small: with one thread PPO and DQN on CartPole are 1.2 to 1.4 times as
-    fast. Images, layers of more than 128 units and hundreds of environments need the threads (docs/benchmarks.md).
+    fast. Images, layers of more than 128 units and hundreds of environments need the threads (docs/benchmarks.md). So
+    does a GPU: XLA compiles for it with as many threads.
     It must be called before JAX computes anything. It leaves threads and devices as they are if ``NPROC``,
     ``XLA_FLAGS`` or ``JAX_NUM_CPU_DEVICES`` already sets their number. Vectors are those of `use_cpu_cores`.
 

@@ -28,7 +28,8 @@ class MachineOptions:
     """Make repeated runs on a GPU give identical results; slower. A CPU always does."""
     threads: Literal["auto", "one", "all"] = "auto"
     """CPU threads to compute with: one, or all (one for each core; each core is then a device for agents). auto: one if
-    a single agent learns from small vectors with layers of at most 128 units, which is faster; otherwise all."""
+    a single agent learns on a CPU from small vectors with layers of at most 128 units, which is faster; otherwise all.
+    They also compile programs for a GPU."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Precision of networks. auto: JAX's default, which on a GPU is tf32 for matrix products. bfloat16: for dense
     layers; parameters, optimisers and losses stay in float32."""
