@@ -20,7 +20,7 @@ from purerl.errors import ConfigError
 from purerl.learners.parts import given_parts, learner_checks, time_aware, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.loops.settings import Loop
-from purerl.replay.fixed import Held, dataset_problems
+from purerl.replay.fixed import unchecked_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
 P = ParamSpec("P")
@@ -207,8 +207,7 @@ class Algorithm(NamedTuple, Generic[P]):
         given: dict[str, Any] = {name: parts.pop(name, None) for name in self.datasets}
         data = {name: dataset for name, dataset in given.items() if dataset is not None}
         spaces = view.observation_space, view.action_space
-        unread = {name: x for name, x in data.items() if not isinstance(x, Held)}
-        if problems := [f"{name}: {line}" for name, x in unread.items() for line in dataset_problems(x, *spaces)]:
+        if problems := [f"{name}: {line}" for name, x in data.items() for line in unchecked_problems(x, *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = learner_checks.checked(self.name, self.make_learner(config, env, *args, **parts))
         if isinstance(config, curricula.CurriculumSettings) and (of_teacher := curricula.teacher(config, view)):

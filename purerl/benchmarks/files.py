@@ -119,6 +119,9 @@ def compared(first: dict[str, Any], second: dict[str, Any], names: tuple[str, st
     for name, mine, others in ((names[0], *sides), (names[1], *reversed(sides))):
         if alone := [each for each in mine if each not in others]:
             lines.append(f"only in {name}: {', '.join(alone)}")
+    for name, side in zip(names, sides, strict=True):
+        if fewer := [each for each in common if "failed" in side[each]]:
+            lines.append(f"fewer processes in {name}, because one failed: {', '.join(fewer)}")
     return rows, lines
 
 

@@ -47,7 +47,8 @@ def benchmark(args: list[str]) -> int:
     def note(measured: measuring.Measured, told: list[dict[str, Any]], failed: turns.Failed | None) -> None:
         row, name = {**measured.facts, **measuring.figures(told)}, measured.workload.name
         if failed:
-            row["failed"] = {"code": failed.code, "line": failed.lines[-1] if failed.lines else ""}
+            last = failed.lines[-1] if failed.lines else ""
+            row["failed"] = {"process": len(told) + 1, "code": failed.code, "line": last}
             codes.append(failed.code)
         content["workloads"][name] = row
         write_json(path, content)

@@ -338,7 +338,7 @@ def print_speeds(measured: dict[str, Any]) -> None:
         cached = "*" if row["compile_cached"] else ""
         table.add_row(
             escape(printable(name)),
-            _speed(row["frames_per_second"]),
+            _speed(row["frames_per_second"]) + ("!" if "failed" in row else ""),
             f"{row['compile_seconds']['median']:.1f}{cached}",
             f"{row['peak_mib']['median']:,.0f}",
             f"{row['cores']['median']:.1f}",
@@ -348,6 +348,10 @@ def print_speeds(measured: dict[str, Any]) -> None:
     many = lambda number, one, more: f"{number} {one if number == 1 else more}"
     taken = many(measured["processes"], "process", "processes"), many(measured["rounds"], "round", "rounds")
     output.show(f"frames/s: median [lowest, highest] of {taken[0]}, {taken[1]} each")
+    for name, row in measured["workloads"].items():
+        if failed := row.get("failed"):
+            what = f"process {failed['process']} of {measured['processes']} failed, with code {failed['code']}"
+            output.show(printable(f"{'!: ' if 'device' in row else ''}{name}: {what}: {failed['line']}"))
     rows = [row for row in measured["workloads"].values() if "device" in row]
     if any(row["compile_cached"] for row in rows):
         output.show("*: from JAX_COMPILATION_CACHE_DIR, where it may have been compiled before")

@@ -15,6 +15,7 @@ from purerl.errors import ConfigError
 from purerl.hardware import absent
 from purerl.hosts import container
 from purerl.hosts.processes import cores
+from purerl.types import PyTree
 
 CPU_FACTS = Path("/proc/cpuinfo")
 CACHE = "~/.cache/purerl"
@@ -130,15 +131,29 @@ def quick_options(device: jax.Device | None = None) -> dict[str, Any]:
     return compat.quick_options(device) if device.platform == "cpu" else {}
 
 
-def available_bytes(devices: Sequence[jax.Device]) -> int:
+def cpu(purpose: str) -> jax.Device:
+    """Returns the first device of this process's CPU, which JAX has beside accelerators.
+
+    Raises:
+        ConfigError: ``JAX_PLATFORMS`` leaves it out; the line says for what ``purpose`` it is needed.
+    """
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        raise ConfigError(f"JAX_PLATFORMS: leaves out the CPU, which {purpose}; add cpu, as in cuda,cpu") from None
+
+
+def available_bytes(devices: Sequence[jax.Device], given: PyTree = None) -> int:
     """Returns the free memory of each of ``devices``, in bytes.
 
+    ``given`` are arrays that a program is given. What lies there of them already counts as free, because it is part of
+    what the program needs.
     It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
     groups (`hosts.container`), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have
     there. If the devices are of several processes, it is the least of them, all of which must call it.
     """
     here = [device for device in devices if device.process_index == processes.index()]
-    free = _available_bytes(here)
+    free = _available_bytes(here, _lying(here, given))
     if len(here) == len(devices):
         return free
     of_processes = processes.gathered([socket.gethostname(), free])
@@ -148,16 +163,25 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     return int(min(free // beside[name] for name, free in of_processes))
 
 
-def _available_bytes(devices: Sequence[jax.Device]) -> int:
-    """Computes `available_bytes` of devices of this process."""
+def _lying(devices: Sequence[jax.Device], given: PyTree) -> collections.Counter[jax.Device]:
+    """Returns how many bytes of the arrays ``given`` lie on each of ``devices``."""
+    lying: collections.Counter[jax.Device] = collections.Counter()
+    arrays = [x for x in jax.tree.leaves(given) if isinstance(x, jax.Array)]
+    for part in (part for x in arrays for part in x.addressable_shards if part.device in devices):
+        lying[part.device] += part.data.nbytes
+    return lying
+
+
+def _available_bytes(devices: Sequence[jax.Device], lying: collections.Counter[jax.Device]) -> int:
+    """Computes `available_bytes` of devices of this process, on which bytes are ``lying`` that count as free."""
     try:
         stats = [device.memory_stats() for device in devices]
     except jax.errors.JaxRuntimeError:
         return min(map(absent.memory_bytes, devices))
     if all(s and "bytes_limit" in s for s in stats):
-        return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats)
+        return min(s["bytes_limit"] - s["bytes_in_use"] + lying[x] for s, x in zip(stats, devices, strict=True))
     free = min(psutil.virtual_memory().available, container.free_bytes())
-    return max(int(free), 0) // len(devices)
+    return (max(int(free), 0) + lying.total()) // len(devices)
 
 
 def use_cache(directory: str | Path = CACHE) -> None:

@@ -119,14 +119,14 @@ def lines(quantities: dict[str, str]) -> str:
 class Compiled(NamedTuple):
     """A compiled program, its `Layout`, the number of members that it trains at once, and its compile time.
 
-    ``shared_bytes`` of its arguments on each device are the same for all members.
+    ``shared`` are its arguments that are the same for all members; each device holds them once.
     """
 
     program: jax.stages.Compiled
     layout: Any
     batch_size: int
     compile_seconds: float
-    shared_bytes: int = 0
+    shared: PyTree = None
 
     @property
     def peak_bytes(self) -> int:
@@ -136,9 +136,9 @@ class Compiled(NamedTuple):
     def plan(self, members: int, flops_per_frame: float) -> Plan:
         """Returns the plan of a population of ``members``, trained in batches by this program."""
         deal = self.layout
-        count, free = len(deal.devices), machine.available_bytes(deal.devices)
+        count, free = len(deal.devices), machine.available_bytes(deal.devices, self.shared)
         memory: Any = self.program.memory_analysis()
-        fixed = self.shared_bytes + (memory.temp_size_in_bytes if deal.groups > 1 else 0)
+        fixed = nbytes(self.shared) + (memory.temp_size_in_bytes if deal.groups > 1 else 0)
         each = max(1, (program_bytes(self.program) - fixed) // (deal.groups * deal.lanes))
         return Plan(
             members=members,
@@ -176,7 +176,7 @@ def compile_to_fit(
     batch_size: int | str,
     advice: str,
     options: dict[str, Any] | None = None,
-    shared_bytes: int = 0,
+    shared: PyTree = None,
 ) -> Compiled:
     """Compiles ``lower(batch_size) -> (lowered, layout)`` for the largest batch that fits into free memory.
 
@@ -186,7 +186,7 @@ def compile_to_fit(
         batch_size: A number, or "auto": all ``members`` if they fit, otherwise as many as do.
         advice: The end of the message of `DoesNotFit`.
         options: The compiler's options; None: `backend.compiler_options`.
-        shared_bytes: That of what is `Compiled`.
+        shared: That of what is `Compiled`. It may lie on the devices already.
 
     Raises:
         DoesNotFit: The given number does not fit, or with "auto" not even one member per device does.
@@ -195,9 +195,9 @@ def compile_to_fit(
     while True:
         lowered, layout = lower(count)
         program = lowered.compile(options or backend.compiler_options())
-        need, free = program_bytes(program), machine.available_bytes(layout.devices)
+        need, free = program_bytes(program), machine.available_bytes(layout.devices, shared)
         if need <= free:
-            return Compiled(program, layout, count, time.perf_counter() - start, shared_bytes)
+            return Compiled(program, layout, count, time.perf_counter() - start, shared)
         if batch_size != "auto" or count <= layout.places:
             raise DoesNotFit(
                 f"{count} agent(s) at once need {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}"
@@ -205,9 +205,14 @@ def compile_to_fit(
         count = max(layout.places, min(count - 1, int(0.9 * count * free / need)))
 
 
-def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], advice: str) -> None:
-    """Raises `DoesNotFit`, with ``advice``, if a program needs more than the free memory of a device."""
-    need, free = program_bytes(program), machine.available_bytes(devices)
+def check_program(
+    program: jax.stages.Compiled, devices: Sequence[jax.Device], advice: str, given: PyTree = None
+) -> None:
+    """Raises `DoesNotFit`, with ``advice``, if a program needs more than the free memory of a device.
+
+    ``given`` are arguments of it that may lie there already.
+    """
+    need, free = program_bytes(program), machine.available_bytes(devices, given)
     if need > free:
         raise DoesNotFit(f"needs {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}")
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from purerl import processes, trees
 from purerl.population import arithmetic, planning
+from purerl.population import devices as machine
 from purerl.population.layouts import Layout, layout, place, spread
 from purerl.population.membership import Members, members
 from purerl.trees import fill, take
@@ -51,20 +52,22 @@ def train_population(
         lanes: The number of members that a device computes at once, as in `layout`.
 
     Raises:
+        ConfigError: Results are kept in host memory, and JAX was told to do without the CPU.
         planning.DoesNotFit: The batch, or with "auto" not even one member per device, does not fit.
         ValueError: Lengths differ.
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
     program, deal, size, *_ = _compile(make_train, everyone, batch_size, devices, lanes)
-    host, results = jax.local_devices(backend="cpu")[0], []
-    at_host = size < everyone.size or deal.devices[0].platform == "cpu"
+    results, several = [], processes.count() > 1
+    at_host = several or size < everyone.size or deal.devices[0].platform == "cpu"
+    host = machine.cpu("holds the results of batches") if at_host else None
     for start in range(0, everyone.size, size):
         batch = take(everyone, slice(start, start + size))
         # Slices of arrays on several cores are gathered in the background, which needs all cores of a CPU at once. XLA
         # aborts the process if one of them is busy for 40 seconds, for example with compiling.
         result = jax.block_until_ready(program(place(batch, deal)))
-        if at_host or processes.count() > 1:
-            result = jax.device_put(processes.fetch(result) if processes.count() > 1 else result, host)
+        if at_host:
+            result = jax.device_put(processes.fetch(result) if several else result, host)
         results.append(take(result, slice(0, batch.size)) if batch.size < deal.size else result)
     return results[0] if len(results) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x), *results)
 

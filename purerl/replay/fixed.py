@@ -173,7 +173,14 @@ def held(data: Dataset | Held, num_frames: PyTree = 1, stride: int = 1) -> Store
     if isinstance(data, Stored):
         return data
     with jax.ensure_compile_time_eval():
-        return Stored(stored(data, num_frames), jnp.asarray(beginnings(data, stride)))
+        return jax.tree.map(jnp.asarray, on_host(data, num_frames, stride))
+
+
+def on_host(data: Dataset, num_frames: PyTree = 1, stride: int = 1) -> Stored:
+    """Returns what `held` puts on a device, of numpy arrays: nothing of ``data`` is on a device yet."""
+    data = jax.tree.map(np.asarray, data)
+    starts: Any = beginnings(data, stride)
+    return Stored(stored(data, num_frames), starts)
 
 
 def least_bytes(data: Dataset, num_frames: PyTree = 1) -> int:
@@ -202,24 +209,27 @@ def beginnings(data: Dataset, stride: int) -> np.ndarray:
 
 
 def stored(data: Dataset, num_frames: PyTree = 1) -> Transition:
-    """Converts ``data`` to rows ``[T, 1]`` as a ring of one environment stores them.
+    """Converts ``data`` to rows ``[T, 1]`` as a ring of one environment stores them. All arrays are of numpy.
 
     Observations are stored once. The next observations of truncated steps are stored in blocks; a block is as long as
     the smallest distance of two truncated steps, so that all of them are held.
     """
-    with jax.ensure_compile_time_eval():
-        column = jax.tree.map(lambda x: jnp.asarray(x)[:, None], data)
-        flags = {name: getattr(column, name) for name in ("reward", "terminated", "truncated")}
-        whole = Transition(column.obs, column.action, **flags, next_obs=column.final_obs, extras=())
-        kept = storage.kept(whole, num_frames, 1)
-        at = np.flatnonzero(data.truncated)
-        every = int(min([cuts.NONE, *np.diff(at)]))
-        after = jax.tree.map(lambda x: x[np.flatnonzero(data.truncated[data.last])], kept.next_obs)
-        row_of = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), after)
-        empty = cuts.empty(row_of, len(data.reward), every)
-        next_obs = jax.tree.map(lambda x, new: x.at[at // every].set(new), empty.obs, after)
-        row = empty.row.at[at // every].set(jnp.asarray(at % every, jnp.uint8)[:, None])
-        return kept._replace(next_obs=Cuts(next_obs, row, every))
+    column = jax.tree.map(lambda x: x[:, None], data)
+    kept = storage.kept(rows_of(column)._replace(next_obs=column.final_obs), num_frames, 1)
+    at = np.flatnonzero(data.truncated)
+    every = int(min([cuts.NONE, *np.diff(at)]))
+    after = jax.tree.map(lambda x: x[np.flatnonzero(data.truncated[data.last])], kept.next_obs)
+    row_of = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), after)
+    like = jax.eval_shape(lambda: cuts.empty(row_of, len(data.reward), every))
+
+    def blocks(like: jax.ShapeDtypeStruct, new: np.ndarray, nothing: int) -> Any:
+        whole = np.full(like.shape, nothing, like.dtype)
+        whole[at // every] = new
+        return whole
+
+    next_obs = jax.tree.map(lambda x, new: blocks(x, new, 0), like.obs, after)
+    row = blocks(like.row, (at % every)[:, None], cuts.NONE)
+    return kept._replace(next_obs=Cuts(next_obs, row, every))
 
 
 def struct(observation_space: Space, action_space: Space, steps: int, episodes: int) -> Dataset:
@@ -269,6 +279,16 @@ def dataset_problems(data: Dataset, observation_space: Space, action_space: Spac
             if counted and (np.any(x < low) or np.any(x > high)):
                 problems.append(f"{name}: has numbers that are not in its {spaces.kind(space)} space")
     return problems
+
+
+def unchecked_problems(data: Dataset | Held, observation_space: Space, action_space: Space) -> list[str]:
+    """Lists the `dataset_problems` of what is not checked yet: a `Dataset`, or the parts of a `Streamed`."""
+    if isinstance(data, Stored) or (isinstance(data, Streamed) and data.checked):
+        return []
+    parts = data.parts if isinstance(data, Streamed) else (data,)
+    name = lambda number: f"part {number}: " if len(parts) > 1 else ""
+    each = [dataset_problems(part, observation_space, action_space) for part in parts]
+    return [f"{name(number)}{line}" for number, lines in enumerate(each) for line in lines]
 
 
 def _finite(tree: PyTree) -> bool:

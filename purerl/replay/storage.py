@@ -23,11 +23,15 @@ class Packed:
 
 
 def pack(x: Array, ndim: int) -> Array | Packed:
-    """Packs a boolean array into bits over all axes after the first ``ndim``; returns any other array as it is."""
+    """Packs a boolean array into bits over all axes after the first ``ndim``; returns any other array as it is.
+
+    An array of numpy stays one.
+    """
     if x.dtype != bool or x.ndim == ndim:
         return x
     flat = x.reshape(*x.shape[:ndim], -1)
-    return Packed(jnp.packbits(flat, axis=-1, bitorder="little"), x.shape[ndim:])
+    packbits = np.packbits if isinstance(x, np.ndarray) else jnp.packbits
+    return Packed(packbits(flat, axis=-1, bitorder="little"), x.shape[ndim:])
 
 
 def unpack(x: Array | Packed) -> Array:

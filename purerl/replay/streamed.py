@@ -33,7 +33,7 @@ class Streamed:
 
     ``steps`` are the steps at which the parts begin, and the number of all, ``episodes`` the same in episodes, and
     ``ends`` the steps after which an episode ends. ``change`` is applied to rows ``[T, 1]`` before the learner sees
-    them or a sample is read of them.
+    them or a sample is read of them. ``checked``: whether the parts are known to be sound, as those of files are.
     """
 
     parts: tuple[Dataset, ...]
@@ -41,6 +41,7 @@ class Streamed:
     episodes: np.ndarray
     ends: np.ndarray
     change: Callable[[Transition], Transition] = lambda rows: rows
+    checked: bool = False
 
     def changed(self, change: Callable[[Transition], Transition]) -> "Streamed":
         """Returns the dataset whose rows are also changed by ``change``, after what changes them now."""
@@ -103,7 +104,7 @@ def streamed(*parts: Dataset) -> Streamed:
     `train_in_chunks`. The arrays may be mapped files.
 
     Raises:
-        ConfigError: There are more steps than an int32 can count.
+        ConfigError: There are more steps than an int32 can count, or the flags of a part are not as many as its steps.
         ValueError: There is no part.
     """
     if not parts:
@@ -112,7 +113,10 @@ def streamed(*parts: Dataset) -> Streamed:
     if steps[-1] >= 2**31:
         raise ConfigError(f"data: {steps[-1]:,} steps; must be fewer than {2**31:,}")
     arrays = tuple(jax.tree.map(np.asarray, part) for part in parts)
-    ends = [np.flatnonzero(part.last) + 1 for part in arrays]
+    for part in arrays:
+        if not part.reward.shape == part.terminated.shape == part.truncated.shape:
+            raise ConfigError("data: rewards and flags are not of one shape, a number for each step")
+    ends = [np.flatnonzero(np.logical_or(part.terminated, part.truncated)) + 1 for part in arrays]
     episodes = np.cumsum([0, *map(len, ends)])
     return Streamed(arrays, steps, episodes, np.concatenate([x + a for x, a in zip(ends, steps, strict=False)]))
 

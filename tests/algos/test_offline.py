@@ -383,5 +383,16 @@ def test_what_is_refused():
     play = record(jax.random.key(0), SIGNED, random_player(SIGNED), 1)
     reward = play.reward.copy()
     reward[0] = np.nan
-    with pytest.raises(ConfigError, match="^data: reward: has numbers that are not finite$"):
-        bc.make_trainer(bc.Config(), SIGNED, data=play._replace(reward=reward))
+    wrong, line = play._replace(reward=reward), "reward: has numbers that are not finite"
+    narrow = play._replace(obs=play.obs.astype(np.float16))
+    for data, told in (
+        (wrong, line),
+        (replay.streamed(wrong), line),
+        (replay.streamed(play, wrong), f"part 1: {line}"),
+        (replay.streamed(narrow), r"obs is float16.*, expected float32"),
+        (replay.streamed(play._replace(terminated=play.reward)), "terminated is float32.*, expected bool"),
+    ):
+        with pytest.raises(ConfigError, match=f"^data: {told}"):
+            bc.make_trainer(bc.Config(), SIGNED, data=data)
+    with pytest.raises(ConfigError, match="^data: rewards and flags are not of one shape"):
+        replay.streamed(play._replace(truncated=play.truncated[1:]))

@@ -97,10 +97,15 @@ def test_what_was_measured_before_a_failure_is_kept(code, expect, processes, cap
     processes.failing["dqn"] = (1, code)
     run("benchmark", "dqn", "sac", "--processes", 3, expect=expect)
     rows, told = written()["workloads"], capsys.readouterr()
-    assert rows["dqn"]["failed"] == {"code": code, "line": "the last line"}
+    assert rows["dqn"]["failed"] == {"process": 2, "code": code, "line": "the last line"}
     assert rows["dqn"]["frames_per_second"] == {"median": 500, "low": 500, "high": 500}
     assert rows["sac"]["frames_per_second"]["low"] == pytest.approx(1000 / 6) and "failed" not in rows["sac"]
     assert "dqn: its process" in told.err and "the last line" in told.err and "at first" not in told.err
+    marked = [line for line in told.out.splitlines() if "!" in line]
+    assert len(marked) == 2 and "500!" in marked[0]
+    assert marked[1] == f"!: dqn: process 2 of 3 failed, with code {code}: the last line"
+    run("benchmark", "--compare", "benchmark.json", "benchmark.json")
+    assert "fewer processes in benchmark.json, because one failed: dqn" in capsys.readouterr().out
 
 
 def test_a_workload_without_figures_has_a_row(processes, capsys):

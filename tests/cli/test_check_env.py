@@ -171,14 +171,14 @@ NOTED = {
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A working directory with the modules ``checked_own`` and, from the page, ``corridor`` and ``orchard``."""
-    (tmp_path / "checked_own.py").write_text(OWN)
-    for name, text in re.findall(r"whole of `(\w+\.py)`.*?```python\n(.*?)```", PAGE, re.DOTALL):
-        (tmp_path / name).write_text(text)
+    """A working directory with the module ``checked_own`` and those that the page has the whole of."""
+    modules = {"checked_own": OWN, **dict(re.findall(r"whole of `(\w+)\.py`.*?```python\n(.*?)```", PAGE, re.DOTALL))}
+    for name, text in modules.items():
+        (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for name in ("checked_own", "corridor", "orchard"):
+    for name in modules:
         sys.modules.pop(name, None)
 
 
@@ -240,10 +240,13 @@ def test_trees_and_bad_input(capsys):
 @pytest.mark.weekly
 def test_the_page(here, capsys):
     """Its commands, in its order: each ends well, and what was learned finds the door and the apples."""
-    commands = [line for block in re.findall("```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
-    assert len(commands) == 7
-    for command in commands:
-        program, *args = shlex.split(command)
+    lines = [line for block in re.findall("```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    commands = [shlex.split(line) for line in lines]
+    named = {Path(args[-1]).name for args in commands if "--out" in args}
+    used = {(args[1], word) for args in commands for word in args}
+    modules = {path.stem for path in here.glob("*.py")} - {"checked_own"}
+    assert used >= {(command, f"{name}:{name}") for command in ("check-env", "train") for name in modules}
+    for program, *args in commands:
         assert program == "purerl"
         run(*args)
         output = capsys.readouterr().out
@@ -252,7 +255,7 @@ def test_the_page(here, capsys):
             assert output and summary["return_mean"] > -11
     for name in ("orchard", "orchard-dqn"):
         assert json.loads((here / "runs" / name / "summary.json").read_text())["return_mean"] > 3
-    [other] = [path for path in (here / "runs").iterdir() if path.name not in ("corridor", "orchard", "orchard-dqn")]
+    [other] = [path for path in (here / "runs").iterdir() if path.name not in named]
     config = json.loads((other / "config.json").read_text())
     assert config["env_params"] == {"randomise": "length:0.5:2", "max_episode_steps": 20}
     run("resume", str(other), "--total-steps", "2560")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from commands import run
 
-from purerl import envs, load_dataset
+from purerl import envs, load_dataset, trees
 
 pytestmark = pytest.mark.rest
 
@@ -177,9 +177,14 @@ def test_auto_streams_what_does_not_fit(place, both, capsys, monkeypatch):
     assert host["dataset_bytes"] == 320 * (4 * (3 + 1 + 1) + 2) + 16 * 3 * 4
     assert host["bytes_per_member"] == host["peak_bytes"] > steps
     whole = device["peak_bytes"] + 1000  # enough for one device, and none for each of several that are not used
-    only_one = lambda devices: whole if len(devices) == 1 else 0
+    only_one = lambda devices, given=None: whole if len(devices) == 1 else 0
     with monkeypatch.context() as pretended:
         pretended.setattr("purerl.population.devices.available_bytes", only_one)
+        assert cost("auto")["data_on"] == "device"
+    data_of_device = lambda: [x for x in jax.live_arrays() if x.shape[:2] == (320, 1)]
+    with monkeypatch.context() as pretended:  # data that lie there are not free, and part of what the program needs
+        left = lambda: whole - trees.nbytes(data_of_device())
+        pretended.setattr("purerl.hosts.container.free_bytes", left)
         assert cost("auto")["data_on"] == "device"
     assert device["peak_bytes"] - device["bytes_per_member"] == device["dataset_bytes"]
     assert host["peak_bytes"] < device["peak_bytes"]
@@ -187,8 +192,7 @@ def test_auto_streams_what_does_not_fit(place, both, capsys, monkeypatch):
     run(*plan[:-1], "--data-on", "host")
     assert "datasets, on host" in capsys.readouterr().out
     free = (host["peak_bytes"] + device["peak_bytes"]) // 2
-    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices: free)
-    data_of_device = lambda: [x for x in jax.live_arrays() if x.shape[:2] == (320, 1)]
+    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices, given=None: free)
     gc.collect()
     before = len(data_of_device())
     gc.disable()
@@ -202,11 +206,27 @@ def test_auto_streams_what_does_not_fit(place, both, capsys, monkeypatch):
     run(*train)
     assert contents(place / "auto", "config.json")["options"]["data_on"] == "host"
     assert "the data stay in the host's memory: on a device the training does not fit" in capsys.readouterr().err
-    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices: 1000)
+    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices, given=None: 1000)
     capsys.readouterr()
     run(*plan, "--data-on", "device", expect=4)
     assert "--data-on host streams it" in capsys.readouterr().err
     run(*plan, "--data-on", "auto", expect=4)
+
+
+def test_without_a_cpu_beside_the_device_nothing_is_streamed(place, both, capsys, monkeypatch):
+    """As with JAX_PLATFORMS=cuda."""
+    devices = jax.local_devices
+
+    def of_accelerators(*args, backend=None, **more):
+        if backend == "cpu":
+            raise RuntimeError("Unknown backend cpu")
+        return devices(*args, backend=backend, **more)
+
+    monkeypatch.setattr(jax, "local_devices", of_accelerators)
+    for command in (["plan"], ["train", "--out", place / "never"]):
+        told = line(capsys, command[0], "bc", *both, *SMALL, "--data-on", "host", *command[1:])
+        assert "JAX_PLATFORMS: leaves out the CPU, which draws the samples of data on the host; add cpu" in told
+    assert not (place / "never").exists()
 
 
 def test_what_is_refused(place, both, capsys):

@@ -70,6 +70,21 @@ def test_small_batches_beyond_float32(size):
     np.testing.assert_allclose(moments.var, var, rtol=1e-5)
 
 
+def test_pieces_of_data_beyond_the_largest_count():
+    """The count stops at 2^30. A piece then has the weight of its size, as merged in numpy float64."""
+    pieces = np.random.default_rng(6).normal(6, 2, size=(200, 1000)).astype(np.float32)
+    first = normalize.Moments(jnp.int32(2**30 - 3000), jnp.float32(5), jnp.float32(4))
+    merge = jax.jit(lambda s: jax.lax.scan(lambda m, x: (normalize.compensate(m, x), None), s, pieces)[0])
+    moments = merge(normalize.Compensated(first, jnp.zeros(()), jnp.zeros(()))).moments
+    count, mean, var = 2**30 - 3000, 5.0, 4.0
+    for piece in np.float64(pieces):
+        count = min(count + 1000, 2**30)
+        weight, shift = 1000 / count, piece.mean() - mean
+        mean, var = mean + weight * shift, (1 - weight) * (var + weight * shift**2) + weight * piece.var()
+    assert moments.count == count == normalize.MAX_COUNT
+    np.testing.assert_allclose([moments.mean, moments.var], [mean, var], atol=1e-6)
+
+
 def test_scale_of_rewards_beyond_float32():
     """The count stays at 2^24 on purpose, so that the scale still follows rewards whose size changes."""
     scaler = normalize.running_reward()

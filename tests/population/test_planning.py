@@ -1,5 +1,6 @@
 """What a program will cost, against what it does cost."""
 
+import collections
 import dataclasses
 import subprocess
 import sys
@@ -143,6 +144,30 @@ def test_a_state_that_cannot_fit_is_refused_before_compiling(monkeypatch):
     trainer = ppo.make_trainer(config, envs.make("CartPole-v1"))
     with pytest.raises(planning.DoesNotFit, match=r"actors\.obs \[8388608, 4\]"):
         planning.check_state(trainer.init, jax.random.key(0))
+
+
+class Accelerator:
+    """A device of 100 bytes, of which some are used."""
+
+    def __init__(self, used):
+        self.memory_stats = lambda: {"bytes_limit": 100, "bytes_in_use": used}
+
+
+def test_data_that_lie_on_a_device_count_once(monkeypatch):
+    """Their program has them as an argument, so they are no longer free and yet part of what it needs."""
+    data = jnp.zeros(2**18)
+    layout = type("Layout", (), {"devices": jax.devices()[:1], "groups": 1, "lanes": 1, "per_agent": 1, "places": 1})
+    lowered = jax.jit(jnp.sum).lower(data)
+    need = planning.program_bytes(lowered.compile())
+    fit = lambda: planning.compile_to_fit(lambda size: (lowered, layout), 1, "auto", "", None, data)
+    monkeypatch.setattr(planning.machine.container, "free_bytes", lambda: need - data.nbytes)
+    plan = fit().plan(1, 0.0)
+    assert (plan.available_bytes, plan.fits, plan.bytes_per_member) == (need, 1, need - data.nbytes)
+    monkeypatch.setattr(planning.machine.container, "free_bytes", lambda: need - data.nbytes - 1)
+    with pytest.raises(planning.DoesNotFit):
+        fit()
+    several = Accelerator(70), Accelerator(20)
+    assert planning.machine._available_bytes(several, collections.Counter({several[0]: 60})) == 80
 
 
 def test_plan_counts_devices_and_members():

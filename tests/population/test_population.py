@@ -229,10 +229,10 @@ def test_batches_are_cut_to_the_memory(everyone, monkeypatch):
     monkeypatch.setattr(planning, "program_bytes", program_bytes)
     train_population(make_train, config, keys, env_params=env_params, devices=jax.devices()[:1])
     room = int(sizes[0] * 0.9)
-    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: room)
+    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices, given=None: room)
     result = train_population(make_train, config, keys, env_params=env_params, devices=jax.devices()[:1])
     assert sizes[-1] <= room < sizes[0]
     assert_equal(result, whole)
-    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: 100)
+    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices, given=None: 100)
     with pytest.raises(planning.DoesNotFit, match=r"free.*largest: "):
         train_population(make_train, config, keys, env_params=env_params)

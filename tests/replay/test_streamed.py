@@ -15,6 +15,8 @@ import pytest
 from purerl import loops, replay, trees
 from purerl.errors import ConfigError
 from purerl.replay import storage
+from purerl.replay.fixed import on_host, places
+from purerl.replay.streamed import Streamed
 from purerl.types import Dataset
 
 FRAMES = {"picture": 3, "number": 1}
@@ -71,6 +73,15 @@ def test_samples_are_those_of_a_replay_that_holds_the_data(name):
     jax.tree.map(np.testing.assert_array_equal, sample, expected)
 
 
+def test_what_is_put_on_a_device_is_made_on_the_host():
+    """Whole stacks, and booleans that are not packed, would not fit where rows do."""
+    made = on_host(WHOLE, FRAMES)
+    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(made))
+    every = np.diff(np.flatnonzero(WHOLE.truncated)).min()  # one next observation in so many rows, and its number
+    row, number = 1 + 2 * 4, 4  # two packed booleans and two numbers; where a sample begins
+    assert trees.nbytes(made) == STEPS * (row + 4 + 4 + 1 + 1 + number) + -(-STEPS // every) * (row + 1)
+
+
 @pytest.mark.parametrize("name", STREAMS)
 def test_pieces_are_all_steps_in_order(name, monkeypatch):
     monkeypatch.setattr(sys.modules["purerl.replay.streamed"], "PIECE_BYTES", 150)
@@ -82,6 +93,26 @@ def test_pieces_are_all_steps_in_order(name, monkeypatch):
     jax.tree.map(np.testing.assert_array_equal, whole.obs, storage.observe(held, every, jnp.zeros_like(every), FRAMES))
     np.testing.assert_array_equal(whole.reward[:, 0], WHOLE.reward)
     np.testing.assert_array_equal(whole.extras["action"], whole.action)
+
+
+class Numbers:
+    """An array of rows that takes no memory: each is its own number."""
+
+    shape, dtype = (), np.dtype(np.int64)
+
+    def __getitem__(self, index):
+        return index
+
+
+def test_numbers_of_steps_up_to_the_last_that_an_int32_counts():
+    """The step after the last one is the first, in another part; draws reach all of them."""
+    steps, size = np.array([0, 2**31 - 9, 2**31 - 1]), 2**31 - 1
+    nothing = [Dataset((), (), Numbers(), *2 * [np.broadcast_to(False, n)], ()) for n in np.diff(steps)]
+    data = Streamed(tuple(nothing), steps, np.zeros(3, int), np.zeros(0, int))
+    rows = data.read(np.array([2**31 - 2, 2**31 - 10, 2**30], np.int32)).rows
+    np.testing.assert_array_equal(rows.reward, [[7, 0], [2**31 - 10, 0], [2**30, 2**30 + 1]])
+    slots = np.asarray(places(jax.random.key(0), 10_000, size))
+    assert slots.min() >= 0 and slots.max() > 0.999 * size and abs(slots.mean() / size - 0.5) < 0.02
 
 
 def drawn(keys, iterations, size=STEPS):

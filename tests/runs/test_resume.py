@@ -39,7 +39,7 @@ RUNS = {
     "r2d2": ["train", "r2d2", *SMALL, *REPLAY, "--unroll", "5", "--period", "4", "--burn-in", "0", "--num-steps", "8"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "1024", "--gamma", "0.9,0.99,1", "--agents-at-once", "2"],
 }
-TIMES = "wall_seconds", "compile_seconds", "steps_per_second"
+TIMES = "wall_seconds", "compile_seconds", "steps_per_second", "updates_per_second"
 
 
 def outcome(directory):
@@ -153,18 +153,34 @@ def test_what_is_remembered_survives_a_kill(name, tmp_path):
     searches said of positions in a replay, with the states of games between a learner and its past, and the
     priorities of sequences that a model is unrolled over."""
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=1211).astype(np.float32))
-    args = ["train", *(str(tmp_path / word) if word == "mine.npy" else word for word in KILLED[name])]
-    run(*args, "--out", tmp_path / "whole")
-    often = ["--checkpoint-seconds", "1e-9", "--out", str(tmp_path / "run")]
+    check_killed(tmp_path, *(tmp_path / word if word == "mine.npy" else word for word in KILLED[name]))
+
+
+def check_killed(folder, *args):
+    """Trains in two folders, and kills one of the two once it has two checkpoints: resumed, it comes to the same."""
+    args = ["train", *map(str, args)]
+    run(*args, "--out", folder / "whole")
+    often = ["--checkpoint-seconds", "1e-9", "--out", str(folder / "run")]
     command = [sys.executable, "-m", "purerl.cli", *args, *often]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while len(checkpoint.steps(tmp_path / "run" / "checkpoints" / "0")) < 2:
+    while len(checkpoint.steps(folder / "run" / "checkpoints" / "0")) < 2:
         assert process.poll() is None
         time.sleep(0.02)
     process.kill()
-    assert process.wait(30) == -signal.SIGKILL and not (tmp_path / "run" / "summary.json").exists()
-    run("resume", tmp_path / "run")
-    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+    assert process.wait(30) == -signal.SIGKILL and not (folder / "run" / "summary.json").exists()
+    run("resume", folder / "run")
+    assert outcome(folder / "run") == outcome(folder / "whole")
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("where", ["device", "host"])
+def test_recorded_play_survives_a_kill(where, tmp_path):
+    """Draws, moments of observations and delayed updates; the host has read the samples of an iteration ahead."""
+    play = tmp_path / "play.safetensors"
+    of_play = ["--env", "Pendulum-v1", "--env-params", "max_episode_steps=20", "--episodes", "8", "--out", play]
+    run("record", "random", *of_play)
+    sizes = ["--hidden-sizes", 8, "--num-updates", 10, "--batch-size", 8, "--eval-episodes", 2, "--total-steps", 40000]
+    check_killed(tmp_path, "td3-bc", "--data", play, *sizes, "--data-on", where)
 
 
 @pytest.mark.weekly

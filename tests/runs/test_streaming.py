@@ -21,7 +21,7 @@ from purerl.runs.running import streaming
 from purerl.runs.running.device_program import compile_program
 from purerl.spaces import Box
 from purerl.store import card_files, tensors
-from purerl.trees import named_leaves, take
+from purerl.trees import named_leaves, nbytes, take
 from purerl.types import Dataset
 
 ENV = envs.make("Pendulum-v1", max_episode_steps=20)
@@ -110,6 +110,45 @@ def test_several_processes_cannot_stream():
 
     with pytest.raises(planning.DoesNotFit, match="too large"):
         streaming.placed(options, full)
+
+
+STACKED = ENV._replace(observation_space=Box(0, 255, (4, 4, 8), np.uint8, num_frames=8))
+
+
+@pytest.fixture(scope="module")
+def stacked(tmp_path_factory):
+    """What a description has of a dataset of stacks, of which every other step is cut off."""
+    steps, path = 1024, tmp_path_factory.mktemp("stacked") / "stacked.safetensors"
+    pictures = np.random.default_rng(0).integers(0, 256, (steps, 4, 4, 8), np.uint8)
+    numbers, ends = np.zeros(steps, np.float32), np.arange(steps) % 2 == 1
+    data = Dataset(pictures, numbers[:, None], numbers, np.zeros(steps, bool), ends, pictures[ends])
+    card_files.save(card_files.DATASET, path, named_leaves(data), {"steps": steps, "episodes": steps // 2})
+    return {"data": {"path": str(path), "sha256": datasets.read(path, STACKED)[1][datasets.DIGEST]}}
+
+
+def test_data_that_do_not_fit_are_not_put_on_a_device(stacked, monkeypatch):
+    """What counts is what is put there: one frame of each stack, and the next frame of a step that is cut off."""
+    need = 1024 * (16 + 4 + 4 + 1 + 1 + 4) + 512 * (16 + 1)
+    there = lambda: len([x for x in jax.live_arrays() if x.shape[:2] == (1024, 1)])
+    before = there()
+    monkeypatch.setattr(datasets.devices, "available_bytes", lambda devices: need - 1)
+    with pytest.raises(planning.DoesNotFit, match="data-on host"):
+        datasets.parts(stacked, STACKED)
+    assert there() == before
+    monkeypatch.setattr(datasets.devices, "available_bytes", lambda devices: need)
+    assert nbytes(datasets.parts(stacked, STACKED)) == need
+
+
+@pytest.mark.rest
+def test_the_start_counts_where_it_shows_whole_stacks(stacked, monkeypatch):
+    config, members = bc.Config(**{**SMALL, "normalize_obs": True}), population.Members({}, KEY[None])
+    make = lambda data: bc.make_trainer(config, STACKED, **data)
+    compiled = lambda: compile_program(make, members, devices=jax.devices()[:1], data=data)
+    data = datasets.parts(stacked, STACKED)
+    free = int(1.5 * compiled().chunk.peak_bytes)
+    monkeypatch.setattr(planning.machine, "available_bytes", lambda devices, given=None: free)
+    with pytest.raises(planning.DoesNotFit):
+        compiled()
 
 
 WIDE = ENV._replace(observation_space=Box(-np.inf, np.inf, (512,), np.float32))

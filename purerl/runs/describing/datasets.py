@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from purerl import spaces, trees
 from purerl.errors import ConfigError
 from purerl.population import devices, planning
-from purerl.replay.fixed import Held, dataset_problems, held, joined, least_bytes, struct
+from purerl.replay.fixed import Held, dataset_problems, joined, least_bytes, on_host, struct
 from purerl.replay.streamed import streamed
 from purerl.store import card_files, guards
 from purerl.types import Dataset, Env
@@ -176,7 +177,8 @@ def parts(described: dict[str, Any], env: Env, stride: int = 1, data_on: str = D
 
     Raises:
         ConfigError: As `read` does, and if a file was replaced.
-        DoesNotFit: A device has not enough free memory, which is known before they are read.
+        DoesNotFit: A device has not enough free memory. That is known before anything is put there, and as a rule
+            before they are read.
     """
     frames = spaces.frames(env.observation_space)
 
@@ -187,19 +189,27 @@ def parts(described: dict[str, Any], env: Env, stride: int = 1, data_on: str = D
         return data
 
     if data_on == HOST:
-        return {name: streamed(*(checked(name, file) for file in files(x))) for name, x in described.items()}
-    _check_room(described, env)
+        streams = {name: streamed(*(checked(name, file) for file in files(x))) for name, x in described.items()}
+        return {name: dataclasses.replace(stream, checked=True) for name, stream in streams.items()}
+    _check_room(_least_bytes(described, env))
     whole = {name: joined([checked(name, file) for file in files(entry)]) for name, entry in described.items()}
-    return {name: held(data, frames, stride) for name, data in whole.items()}
+    of_host = {name: on_host(data, frames, stride) for name, data in whole.items()}
+    _check_room(trees.nbytes(of_host))
+    return jax.tree.map(jnp.asarray, of_host)
 
 
-def _check_room(described: dict[str, Any], env: Env) -> None:
-    """Raises `DoesNotFit` if the datasets of a description, by their cards, exceed the free memory of a device."""
+def _least_bytes(described: dict[str, Any], env: Env) -> int:
+    """Returns how many bytes the datasets of a description take on a device at least, by their cards."""
     need = 0
     for file in [file for entry in described.values() for file in files(entry)]:
         card = card_files.card(card_files.DATASET, Path(file.path))
         like = struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
         need += least_bytes(like, spaces.frames(env.observation_space))
+    return need
+
+
+def _check_room(need: int) -> None:
+    """Raises `DoesNotFit` if datasets that ``need`` so many bytes exceed the free memory of a device."""
     if need > (free := devices.available_bytes(jax.local_devices()[:1])):
         sizes = f"{planning.gigabytes(need)} on each device, {planning.gigabytes(free)} are free"
         raise planning.DoesNotFit(f"data: needs at least {sizes}; --data-on host streams it, from recorded play alone")

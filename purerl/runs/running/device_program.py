@@ -154,10 +154,13 @@ def compile_program(
     host reads; None: there is none. The other arguments are those of `population.train_population`.
 
     Raises:
-        ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling.
+        ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling; or
+            there is a ``stream`` and no CPU to draw on.
         planning.DoesNotFit: The program does not fit into memory.
     """
     start = time.perf_counter()
+    if stream:
+        streaming.drawing()
     one, make_trainer = trees.take(members, 0), streaming.fed(make_trainer) if stream else make_trainer
     with own_code(algo):
         agent = splitting.agent(make_trainer, one, split.cut)
@@ -174,17 +177,13 @@ def compile_program(
         starts.append(beside.submit(init.lower().compile, options))
         return chunk.lower(), layout
 
+    advice = "cut num_envs or what else makes an agent large"
     with ThreadPoolExecutor(1) as beside:
-        chunk = planning.compile_to_fit(
-            lower,
-            members.size,
-            batch_size,
-            "cut num_envs or what else makes an agent large",
-            options,
-            trees.nbytes(data),
-        )
+        chunk = planning.compile_to_fit(lower, members.size, batch_size, advice, options, data)
         stage("compiling the start")
         init = starts[-1].result()
+    if data is not None:  # the start shows all of them to the learner, with whole stacks of frames
+        planning.check_program(init, chunk.layout.devices, advice, data)
     sent = splitting.sent(agent.meetings, split)
     placed = functools.cache(lambda: processes.put(data, chunk.layout.everywhere))
     seconds = time.perf_counter() - start
@@ -200,7 +199,10 @@ def _traced(
     resting: bool,
     stream: Stream | None,
 ) -> tuple[jax.stages.Traced, jax.stages.Traced]:
-    """Traces the program that makes the states of members, and the one that trains them for a chunk."""
+    """Traces the program that makes the states of members, and the one that trains them for a chunk.
+
+    Both keep all of the ``data`` as arguments, which lie on the devices also where a learner does not read them.
+    """
 
     def chunk_of(given, state, data, length):
         length = jnp.where(state.stopping.stopped, 0, length) if resting else length
@@ -210,7 +212,9 @@ def _traced(
     shared = trees.shapes(data, layout.everywhere)
     begin = spread(lambda m, _, data: ((), agent.init(m, data)), layout, (False, agent.differs))
     places = layout.shardings(agent.differs)  # said, because XLA gives every device the whole of an empty array
-    init = jax.jit(lambda members, data: begin(members, (), data)[1], out_shardings=places).trace(given, shared)
+    keep = data is not None
+    initial = jax.jit(lambda members, data: begin(members, (), data)[1], out_shardings=places, keep_unused=keep)
+    init = initial.trace(given, shared)
     states = jax.tree.map(
         lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
         init.out_info,
@@ -219,7 +223,7 @@ def _traced(
     chunk = spread(chunk_of, layout, (agent.differs, False))
     of_members = lambda x: jax.ShapeDtypeStruct((layout.size, *x.shape), x.dtype, sharding=layout.sharding)
     more = {streaming.SAMPLES: jax.tree.map(of_members, stream.like)} if stream else {}
-    program = jax.jit(chunk, donate_argnums=1, out_shardings=(places, layout.sharding))
+    program = jax.jit(chunk, donate_argnums=1, out_shardings=(places, layout.sharding), keep_unused=keep)
     return init, program.trace({**given.given, **more}, states, shared, np.int32(0))
 
 

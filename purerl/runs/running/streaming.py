@@ -12,7 +12,7 @@ from purerl import population, processes, trees
 from purerl.display.progress import console, say
 from purerl.loops import Stream
 from purerl.loops.trainers import OBSERVE
-from purerl.population import layouts
+from purerl.population import devices, layouts
 from purerl.population.planning import DoesNotFit
 from purerl.replay.streamed import Drawn
 from purerl.runs.describing import datasets
@@ -83,13 +83,18 @@ def shown(
     return state
 
 
+def drawing() -> jax.Device:
+    """Returns the device that draws. Raises `ConfigError` if there is no CPU."""
+    return devices.cpu("draws the samples of data on the host")
+
+
 def samples(stream: Stream, keys: Key) -> Iterator[Drawn]:
     """Reads what trainings ``[P]`` learn from, iteration after iteration, ``[P, num_updates, batch_size]``.
 
     Each draws by its own key, that of its state before the first of these iterations, as it would on the device. The
     draws are computed on the CPU, so that they do not wait for the device.
     """
-    keys = jax.device_put(keys, jax.local_devices(backend="cpu")[0])
+    keys = jax.device_put(keys, drawing())
     while True:
         keys, slots = stream.draw(keys)
         yield stream.data.read(np.asarray(slots))
