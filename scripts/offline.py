@@ -49,7 +49,9 @@ SCALE = 0.1
 UPDATES = 10_000
 EVERY = 500
 """Steps in the environment between two evaluations of what goes on there."""
-POINTS = 20
+POINTS = 10
+BEFORE = 5_000
+"""Updates before that."""
 FALL = 1.1
 """How much below the first evaluation another may be: 100 episodes have a standard error of about 5 %."""
 
@@ -206,7 +208,7 @@ def went_on(before: Setting, after: Setting, data: Dataset, seeds: int) -> np.nd
 
         return run
 
-    return np.asarray(population(make_train, dataclasses.replace(before[1], total_steps=UPDATES), seeds))
+    return np.asarray(population(make_train, dataclasses.replace(before[1], total_steps=BEFORE), seeds))
 
 
 def of_scaled_reward(*given: Any) -> Any:
@@ -215,13 +217,14 @@ def of_scaled_reward(*given: Any) -> Any:
     return state, step._replace(reward=SCALE * step.reward)
 
 
-def online(seeds: int) -> None:
+def online(seeds: int, conservatism: float = 2.0, warmup: int = 128, rate: float = 3e-4) -> None:
     """On in the environment from what was learned from *medium*, sac from cql and td3 from TD3+BC; also with new
-    critics."""
-    steps = {"num_envs": 1, "num_steps": 4, "num_updates": 4, "warmup_steps": 128, "batch_size": 256}
-    rates = {"learning_rate": 3e-4, "actor_learning_rate": 3e-4, "demo_ratio": 0.5}
-    total = {"total_steps": EVERY * POINTS + 128, "capacity": EVERY * POINTS + 128}
-    for before, after in (((cql, CONSERVATIVE), (sac, sac.Config)), ((td3_bc, td3_bc.Config()), (td3, td3.Config))):
+    critics. The actor has the learning rate ``rate`` there."""
+    steps = {"num_envs": 1, "num_steps": 4, "num_updates": 4, "warmup_steps": warmup, "batch_size": 256}
+    rates = {"learning_rate": 3e-4, "actor_learning_rate": rate, "demo_ratio": 0.5}
+    total = {"total_steps": EVERY * POINTS + warmup, "capacity": EVERY * POINTS + warmup}
+    of_cql = dataclasses.replace(CONSERVATIVE, conservatism=conservatism)
+    for before, after in (((cql, of_cql), (sac, sac.Config)), ((td3_bc, td3_bc.Config()), (td3, td3.Config))):
         same = {name: getattr(before[1], name) for name in ("hidden_sizes", "normalize_obs")}
         made = after[1](**steps, **rates, **total, **same)
         name = f"{after[0].name} from {before[0].name}"
