@@ -11,7 +11,6 @@ its own and moves the targets.
 """
 
 import argparse
-import importlib.util
 import os
 import sys
 import types
@@ -85,12 +84,11 @@ def unifloral(checkout: str) -> Any:
     distrax = types.ModuleType("distrax")
     vars(distrax).update(Deterministic=Point, Tanh=lambda: jnp.tanh, Transformed=lambda x, f: Point(f(x.value)))
     absent = {name: types.ModuleType(name) for name in ("d4rl", "gym", "tyro", "wandb")}
-    spec = importlib.util.spec_from_file_location("td3_bc", Path(checkout, SCRIPT))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path(checkout, SCRIPT).parent))
     with mock.patch.dict(sys.modules, {"distrax": distrax, **absent}), mock.patch.dict(os.environ):
-        spec.loader.exec_module(module)
-    return module
+        import td3_bc  # type: ignore
+
+        return td3_bc
 
 
 def theirs(request: dict[str, Any]) -> turns.Job:
