@@ -86,7 +86,7 @@ def unifloral(checkout: str) -> Any:
     absent = {name: types.ModuleType(name) for name in ("d4rl", "gym", "tyro", "wandb")}
     sys.path.insert(0, str(Path(checkout, SCRIPT).parent))
     with mock.patch.dict(sys.modules, {"distrax": distrax, **absent}), mock.patch.dict(os.environ):
-        import td3_bc  # type: ignore
+        import td3_bc
 
         return td3_bc
 
