@@ -95,23 +95,41 @@ class Conv(nn.Module):
 
     A kernel of ``size`` x ``size`` moves by ``stride``: ``h = (H - size) // stride + 1``, and ``w`` likewise. With
     ``pad`` the input is padded with one border of zeros, which keeps the height and width of a 3x3 kernel with stride
-    1. It is computed as one matrix product over all patches: the kernel gradient of `flax.linen.Conv` takes ten times
-    as long in a loop on CPU, and `jax.vmap` over kernels would turn it into a grouped convolution.
+    1. Images of any type, divided by ``divisor``, give float32.
+
+    It is computed as one matrix product over all patches: the kernel gradient of `flax.linen.Conv` takes ten times as
+    long in a loop on CPU, and `jax.vmap` over kernels would turn it into a grouped convolution. A stride that divides
+    ``size`` becomes 1 by `in_blocks`, which copies longer rows. The product has two dimensions, or XLA transposes its
+    cotangent.
     """
 
     features: int
     pad: bool = False
     size: int = 3
     stride: int = 1
+    divisor: float = 1.0
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Returns the convolution of images ``[..., H, W, C]``."""
         kernel = self.param("kernel", orthogonal(np.sqrt(2)), (self.size, self.size, x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        patches = jnp.concatenate(windows(_border(x, 0.0) if self.pad else x, self.size, self.stride), axis=-1)
-        out = patches @ kernel.reshape(-1, self.features)
-        return out + bias.reshape(*[1] * (out.ndim - 1), -1)
+        x, size, stride = _border(x, 0) if self.pad else x, self.size, self.stride
+        if size % stride == 0:
+            x, size, stride = in_blocks(x, stride), size // stride, 1
+            kernel = jnp.moveaxis(in_blocks(jnp.moveaxis(kernel, -1, 0), self.stride), 0, -1)
+        patches = jnp.concatenate(windows(x, size, stride), axis=-1).astype(jnp.float32)
+        out = patches.reshape(-1, patches.shape[-1]) @ (kernel / self.divisor).reshape(-1, self.features)
+        return (out + bias[None]).reshape(*patches.shape[:-1], self.features)
+
+
+def in_blocks(x: Array, size: int) -> Array:
+    """Turns blocks of ``size`` x ``size`` into channels: ``[..., H, W, C] -> [..., H // size, W // size, size ** 2 *
+    C]``. Rows and columns beyond the last whole block are dropped."""
+    *batch, height, width, channels = x.shape
+    height, width = height // size, width // size
+    x = x[..., : height * size, : width * size, :].reshape(*batch, height, size, width, size, channels)
+    return jnp.swapaxes(x, -3, -4).reshape(*batch, height, width, size * size * channels)
 
 
 def windows(x: Array, size: int = 3, stride: int = 1) -> list[Array]:

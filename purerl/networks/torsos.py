@@ -76,10 +76,10 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Returns the features of images, which are converted to float32."""
-        x = obs.astype(jnp.float32)
-        x = x / 255 if self.bytes and obs.dtype == jnp.uint8 else x
+        x, divisor = obs, 255.0 if self.bytes and obs.dtype == jnp.uint8 else 1.0
         for channels, size, stride in self.layers:
-            x = Conv(channels, size=size, stride=stride)(x)
+            x = Conv(channels, size=size, stride=stride, divisor=divisor)(x)
+            divisor = 1.0
             x = self.activate(nn.LayerNorm()(x) if self.layer_norm else x)
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
@@ -103,7 +103,7 @@ class ResNet(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Returns the features of images, which are converted to float32."""
-        x = obs.astype(jnp.float32)
+        x = obs
         for size in self.channels:
             x = halve(Conv(size, pad=True)(x))
             for _ in range(2):
