@@ -7,7 +7,7 @@ sequences of a replay, along the actions that were taken. Unlike `alphazero` it 
 
 import functools
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,7 @@ from purerl.types import (
     capacity=100_000,
     warmup_steps=2_000,
     simulations=16,
+    value_scale=0.02,
     learning_rate=1e-3,
     learning_rate_decay=0.0,
     max_grad_norm=5.0,
@@ -65,7 +66,11 @@ class MuZeroConfig(planning.PlannerSettings, from_replay.ReplayConfig, settings.
     unroll_steps: cfg.Count = 5
     """Number of steps over which the model is unrolled while learning."""
     n_step: cfg.Count = 10
-    """Number of rewards that a target of the value sums before it bootstraps from the search's value."""
+    """Number of rewards that a target of the value sums before it bootstraps."""
+    bootstrap_from: Literal["network", "search"] = "network"
+    """Value after n_step rewards. network: that of the network as it is now. search: that of the search when the step
+    was taken, as in the paper; it is as old as the step, and where steps stay in the replay for long, values that were
+    too low at the beginning of the training rise slowly."""
     state_size: cfg.Count = 64
     """Number of numbers that are a state of the model."""
     model_sizes: tuple[cfg.Count, ...] = (128,)
@@ -209,10 +214,10 @@ def make_planner(config: MuZeroConfig, env: Env, network: WorldModel, normalizer
 def make_targets(config: MuZeroConfig, turn: float, items: Transition) -> Targets:
     """Computes what the ``K + 1`` states of an unrolling learn from sequences ``[L, N]``.
 
-    A value is the sum of ``n_step`` rewards and the search's value after them (arXiv 1911.08265, section 3), in which
-    each step later counts by ``turn * gamma``. An episode that terminated goes on for ever with rewards and values of
-    0. Of one that was cut off the last reward is learned, and a value that would reach beyond is that of the search at
-    its last step; after that nothing is known.
+    A value is the sum of ``n_step`` rewards and the value of ``items`` after them (arXiv 1911.08265, section 3), in
+    which each step later counts by ``turn * gamma``. An episode that terminated goes on for ever with rewards and
+    values of 0. Of one that was cut off the last reward is learned, and a value that would reach beyond is that of its
+    last step; after that nothing is known.
     """
     every, count = items.extras.every, config.unroll_steps + 1
     n_step = functools.partial(returns.stored_n_step, n=config.n_step)
@@ -300,18 +305,21 @@ def make_loss(config: MuZeroConfig, env: Env, network: WorldModel, represent: Ca
 def reanalysed(
     config: MuZeroConfig, planner: Planner, policy: AlphaZeroPolicy, items: Transition, key: Key
 ) -> Transition:
-    """Returns sequences ``[L, N]``, one in ``reanalyse_every`` with what a search by ``policy`` says of its steps.
+    """Returns sequences ``[L, N]`` with the values from which targets bootstrap as ``policy`` sees them.
 
-    These are the policies and the values from which targets bootstrap. The search has noise, as the one had that it
-    replaces (arXiv 1911.08265, appendix H). Consumes ``key``.
+    They are those of the network or remain as they are, by ``bootstrap_from``. One sequence in ``reanalyse_every`` has
+    instead what a search says of its steps, policies and values. The search has noise, as the one had that it replaces
+    (arXiv 1911.08265, appendix H). Consumes ``key``.
     """
-    if not config.reanalyse_every:
-        return items
-    chosen = slice(None), slice(None, None, config.reanalyse_every)
-    old = items.extras.every
-    planned = planner.search(policy, trees.merge(trees.take(items.obs, chosen), 2), key, True)
-    weights, value = trees.split((planned.policy, planned.value), old.value[chosen].shape)
-    every = old._replace(policy=old.policy.at[chosen].set(weights), value=old.value.at[chosen].set(value))
+    every = items.extras.every
+    if config.bootstrap_from == "network":
+        value = planner.evaluate(policy, trees.merge(items.obs, 2))[1]
+        every = every._replace(value=value.reshape(every.value.shape))
+    if config.reanalyse_every:
+        chosen = slice(None), slice(None, None, config.reanalyse_every)
+        planned = planner.search(policy, trees.merge(trees.take(items.obs, chosen), 2), key, True)
+        weights, value = trees.split((planned.policy, planned.value), every.value[chosen].shape)
+        every = every._replace(policy=every.policy.at[chosen].set(weights), value=every.value.at[chosen].set(value))
     return items._replace(extras=items.extras._replace(every=every))
 
 

@@ -124,8 +124,13 @@ class Conv(nn.Module):
 
 
 def in_blocks(x: Array, size: int) -> Array:
-    """Turns blocks of ``size`` x ``size`` into channels: ``[..., H, W, C] -> [..., H // size, W // size, size ** 2 *
-    C]``. Rows and columns beyond the last whole block are dropped."""
+    """Turns blocks of ``size`` x ``size`` of ``[..., H, W, C]`` into channels.
+
+    Rows and columns beyond the last whole block are dropped.
+
+    Returns:
+        ``[..., H // size, W // size, size ** 2 * C]``.
+    """
     *batch, height, width, channels = x.shape
     height, width = height // size, width // size
     x = x[..., : height * size, : width * size, :].reshape(*batch, height, size, width, size, channels)

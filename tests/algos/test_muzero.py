@@ -188,11 +188,14 @@ def test_updates_equal_those_of_a_plain_loop():
     weight = jnp.asarray(np.linspace(0.0, 2.0, len(ENDS)), jnp.float32)
     state = learner.init(jax.random.key(2), items.obs[0])
     expected, update = state.params, jax.jit(learner.update)
-    gradient = jax.jit(jax.value_and_grad(lambda params: plain_loss(network, params, items, weight)))
     for _ in range(2):
-        values = network.predict(expected, network.represent(expected, items.obs[0]))[1]
-        error = module.make_outputs(CONFIG).number(values) - jnp.array([by_hand(items, i, 1.0)[0][1] for i in range(8)])
-        loss, slope = gradient(expected)
+        value = module.make_outputs(CONFIG).number(network.predict(expected, network.represent(expected, items.obs))[1])
+        every = items.extras.every._replace(value=value)
+        seen = items._replace(extras=items.extras._replace(every=every))
+        error = value[0] - jnp.array([by_hand(seen, i, 1.0)[0][1] for i in range(len(ENDS))])
+        loss, slope = jax.jit(jax.value_and_grad(lambda params, seen=seen: plain_loss(network, params, seen, weight)))(
+            expected
+        )
         expected = jax.tree.map(lambda x, g: x - 0.3 * g, expected, slope)
         updated = update(state, Sample(items, weight, weight, weight), jax.random.key(0))
         state = updated.state
@@ -214,8 +217,11 @@ def test_gradients_of_states_are_halved_at_each_step():
         np.testing.assert_array_equal(jax.grad(value)(jnp.ones((1, 2)), k), np.full((1, 2), 0.5**k))
 
 
-def test_reanalysis_changes_some_sequences_and_no_others():
+@pytest.mark.parametrize("bootstrap_from", ["network", "search"])
+def test_reanalysis_changes_some_sequences_and_no_others(bootstrap_from):
+    """The others have the network's values or those that were recorded."""
     seen = []
+    evaluate = lambda policy, obs: ((), 3 * jnp.sum(obs, axis=-1))
 
     def search(policy, obs, key, explores):
         seen.append((len(obs), explores))
@@ -223,15 +229,19 @@ def test_reanalysis_changes_some_sequences_and_no_others():
         return module.Planned((), jnp.stack([rows, -rows], axis=-1), 2 * rows, ())
 
     items = sequences()
-    planner = module.Planner((), (), search)
-    made = module.reanalysed(module.MuZeroConfig(reanalyse_every=3), planner, (), items, jax.random.key(0))
-    rows, old = np.sum(items.obs, axis=-1), items.extras.every
+    planner = module.Planner((), evaluate, search)
+    made_by = lambda every: module.reanalysed(
+        module.MuZeroConfig(reanalyse_every=every, bootstrap_from=bootstrap_from), planner, (), items, jax.random.key(0)
+    )
+    made, rows, old = made_by(3), np.sum(items.obs, axis=-1), items.extras.every
+    value = 3 * rows if bootstrap_from == "network" else old.value
     chosen = np.arange(len(ENDS)) % 3 == 0
     assert seen == [(STEPS * 3, True)]
-    np.testing.assert_allclose(made.extras.every.value, np.where(chosen[None], 2 * rows, old.value), rtol=1e-5)
+    np.testing.assert_allclose(made.extras.every.value, np.where(chosen[None], 2 * rows, value), rtol=1e-5)
     policy = np.where(chosen[None, :, None], np.stack([rows, -rows], axis=-1), old.policy)
     np.testing.assert_allclose(made.extras.every.policy, policy, rtol=1e-5)
-    assert module.reanalysed(module.MuZeroConfig(), planner, (), items, jax.random.key(0)) is items
+    np.testing.assert_allclose(made_by(0).extras.every.value, value, rtol=1e-5)
+    np.testing.assert_array_equal(made_by(0).extras.every.policy, old.policy)
 
 
 def paying():
