@@ -436,6 +436,7 @@ IMAGE = {
     "torso": "resnet",
     "convolutions": ("16",),
     "n_step": 5,
+    "bootstrap_from": "search",
     "learning_rate": 5e-4,
     "state_size": 128,
     "v_min": -100.0,
