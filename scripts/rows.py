@@ -95,7 +95,7 @@ ROWS = (
     Row("dqn", "Catch-bsuite", 1e5, "", 8),
     Row("alphazero", "Catch-bsuite", 5e4, "", 8),
     Row("muzero", "Catch-bsuite", 1e5, "", 8),
-    Row("muzero", "CartPole-v1", 2e5, "", 8),
+    Row("muzero", "CartPole-v1", 2e5, "--v-min 0 --v-max 120", 8),
     Row("c51", "CartPole-v1", 2e5, TO_100, 16),
     Row("qr-dqn", "CartPole-v1", 2e5, "", 16),
     Row("iqn", "CartPole-v1", 2e5, "", 8),
