@@ -68,8 +68,7 @@ class MuZeroConfig(planning.PlannerSettings, from_replay.ReplayConfig, settings.
     """Number of rewards that a target of the value sums before it bootstraps."""
     bootstrap_from: Literal["network", "search"] = "network"
     """Value after n_step rewards. network: that of the network as it is now. search: that of the search when the step
-    was taken, as in the paper; it is as old as the step, and where steps stay in the replay for long, values that were
-    too low at the beginning of the training rise slowly."""
+    was taken, as in the paper; it costs nothing, and is as old as the step."""
     state_size: cfg.Count = 64
     """Number of numbers that are a state of the model."""
     model_sizes: tuple[cfg.Count, ...] = (128,)

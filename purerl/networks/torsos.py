@@ -76,10 +76,10 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Returns the features of images, which are converted to float32."""
-        x, divisor = obs, 255.0 if self.bytes and obs.dtype == jnp.uint8 else 1.0
+        x = obs
         for channels, size, stride in self.layers:
+            divisor = 255.0 if self.bytes and x.dtype == jnp.uint8 else 1.0
             x = Conv(channels, size=size, stride=stride, divisor=divisor)(x)
-            divisor = 1.0
             x = self.activate(nn.LayerNorm()(x) if self.layer_norm else x)
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
