@@ -1,6 +1,7 @@
 """Orthogonal initialisation, dense layers, and convolution and pooling that are fast inside loops on CPU."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,10 +98,9 @@ class Conv(nn.Module):
     ``pad`` the input is padded with one border of zeros, which keeps the height and width of a 3x3 kernel with stride
     1. Images of any type, divided by ``divisor``, give float32.
 
-    It is computed as one matrix product over all patches: the kernel gradient of `flax.linen.Conv` takes ten times as
-    long in a loop on CPU, and `jax.vmap` over kernels would turn it into a grouped convolution. A stride that divides
-    ``size`` becomes 1 by `in_blocks`, which copies longer rows. The product has two dimensions, or XLA transposes its
-    cotangent.
+    A stride that divides ``size`` becomes 1 by `in_blocks`, which copies longer rows. What remains is a matrix product,
+    over patches or over positions, whichever makes the smaller array: the kernel gradient of `flax.linen.Conv` takes
+    ten times as long in a loop on CPU, and `jax.vmap` over kernels would turn it into a grouped convolution.
     """
 
     features: int
@@ -114,13 +114,65 @@ class Conv(nn.Module):
         """Returns the convolution of images ``[..., H, W, C]``."""
         kernel = self.param("kernel", orthogonal(np.sqrt(2)), (self.size, self.size, x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        x, size, stride = _border(x, 0) if self.pad else x, self.size, self.stride
-        if size % stride == 0:
-            x, size, stride = in_blocks(x, stride), size // stride, 1
+        images, kernel, stride = x.reshape(-1, *x.shape[-3:]), kernel / self.divisor, self.stride
+        if self.pad:
+            images = _border(images, 0)
+        if self.size % stride == 0:
+            images, stride = in_blocks(images, stride), 1
             kernel = jnp.moveaxis(in_blocks(jnp.moveaxis(kernel, -1, 0), self.stride), 0, -1)
-        patches = jnp.concatenate(windows(x, size, stride), axis=-1).astype(jnp.float32)
-        out = patches.reshape(-1, patches.shape[-1]) @ (kernel / self.divisor).reshape(-1, self.features)
-        return (out + bias[None]).reshape(*patches.shape[:-1], self.features)
+        out = _convolve(images, kernel, stride)
+        return (out + bias[None, None, None]).reshape(*x.shape[:-3], *out.shape[1:])
+
+
+CACHE = 4 * 2**20
+"""Bytes that an array between two steps of a convolution may take on CPU, so that it stays in the caches."""
+
+
+def _convolve(images: Array, kernel: Array, stride: int) -> Array:
+    """Convolves images ``[N, H, W, C]`` of any type with a kernel ``[size, size, C, F]``. Returns ``[N, h, w, F]``."""
+    size, _, channels, features = kernel.shape
+    height, width = images.shape[1:3]
+    patches = ((height - size) // stride + 1) * ((width - size) // stride + 1) * channels
+    positions = height * width * features
+    if stride == 1 and positions < patches:
+        over, numbers = lambda x: _over_positions(x, kernel), size**2 * positions
+    else:
+        over, numbers = lambda x: _over_patches(x, kernel, stride), size**2 * patches
+    return _in_parts(over, images, CACHE // (4 * numbers)) if backend.is_cpu() else over(images)
+
+
+def _over_patches(images: Array, kernel: Array, stride: int) -> Array:
+    """Multiplies all patches, each of ``size ** 2 * C`` numbers, by the kernel.
+
+    The product has two dimensions, or XLA transposes its cotangent.
+    """
+    patches = jnp.concatenate(windows(images, len(kernel), stride), axis=-1).astype(jnp.float32)
+    out = patches.reshape(-1, patches.shape[-1]) @ kernel.reshape(-1, kernel.shape[-1])
+    return out.reshape(*patches.shape[:-1], -1)
+
+
+def _over_positions(images: Array, kernel: Array) -> Array:
+    """Multiplies all positions by each element of the kernel, which makes ``size ** 2 * F`` numbers of one, and adds.
+
+    The stride is 1.
+    """
+    size, _, channels, features = kernel.shape
+    columns = jnp.moveaxis(kernel, 2, 0).reshape(channels, -1)
+    out = (images.astype(jnp.float32).reshape(-1, channels) @ columns).reshape(*images.shape[:-1], -1)
+    of = lambda i, window: window[..., i * features : (i + 1) * features]
+    return functools.reduce(jnp.add, itertools.starmap(of, enumerate(windows(out, size))))
+
+
+def _in_parts(function: Callable[[Array], Array], x: Array, largest: int) -> Array:
+    """Maps a function over equal parts of at most ``largest`` rows, one after another, and recomputes it for gradients.
+
+    All rows are one part if they are few, or if no number of them near ``largest`` divides them.
+    """
+    size = max(n for n in range(1, max(largest, 1) + 1) if len(x) % n == 0)
+    if len(x) <= largest or 2 * size < largest:
+        return function(x)
+    out = jax.lax.map(jax.checkpoint(function, prevent_cse=False), x.reshape(-1, size, *x.shape[1:]))
+    return out.reshape(-1, *out.shape[2:])
 
 
 def in_blocks(x: Array, size: int) -> Array:

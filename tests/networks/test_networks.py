@@ -13,6 +13,7 @@ import scipy.stats
 from compiling import at_random, shipped_environment
 
 from purerl import networks
+from purerl.networks import layers
 from purerl.networks.layers import Conv, halve, orthogonal
 from purerl.networks.torsos import KINDS, Convolution, Convolutions
 from purerl.spaces import Box
@@ -158,14 +159,34 @@ def test_convolution_is_that_of_flax(key, pad):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("size", "stride"), [(4, 2), (2, 3), (1, 1)])
-def test_strided_convolution_is_that_of_flax(key, size, stride):
-    x, conv = jax.random.normal(key, (3, 9, 8, 2)), Conv(5, size=size, stride=stride)
+@pytest.mark.parametrize(("size", "stride"), [(4, 2), (2, 3), (1, 1), (6, 3)])
+@pytest.mark.parametrize("features", [1, 5])
+@pytest.mark.parametrize("cache", [layers.CACHE, 1])
+def test_strided_convolution_is_that_of_flax(key, monkeypatch, size, stride, features, cache):
+    """And so are its gradients: over positions, if there are few features, and over patches; in one part, and in 4."""
+    monkeypatch.setattr(layers, "CACHE", cache)
+    x, conv = jax.random.normal(key, (4, 9, 8, 2)), Conv(features, size=size, stride=stride)
+    flax = nn.Conv(features, (size, size), (stride, stride), padding="VALID")
     params = jax.tree.map(lambda p: p + 0.1, conv.init(key, x))
-    expected = nn.Conv(5, (size, size), (stride, stride), padding="VALID").apply(params, x)
-    np.testing.assert_allclose(conv.apply(params, x), expected, atol=1e-5)
-    left = Convolutions("plain", (Convolution(5, size, stride),)).left((9, 8, 2))
-    assert left == expected.shape[1:3]
+    made, expected = (
+        jax.value_and_grad(lambda params, x, of=of: jnp.sum(jnp.sin(of.apply(params, x))), (0, 1))(params, x)
+        for of in (conv, flax)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), made, expected)
+    out = conv.apply(params, x)
+    np.testing.assert_allclose(out, flax.apply(params, x), atol=1e-5)
+    assert Convolutions("plain", (Convolution(features, size, stride),)).left((9, 8, 2)) == out.shape[1:3]
+
+
+@pytest.mark.rest
+def test_parts_fit_and_are_equal():
+    """12 rows of which 5 fit are parts of 4; 13 rows are one part, as the only others would be of 1."""
+    sizes = []
+    double = lambda x: (sizes.append(len(x)), 2 * x)[1]
+    for rows, part in ((12, 4), (13, 13), (5, 5)):
+        np.testing.assert_array_equal(layers._in_parts(double, jnp.arange(rows), 5), 2 * np.arange(rows))
+        assert set(sizes) == {part}
+        sizes.clear()
 
 
 @pytest.mark.rest
