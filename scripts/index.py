@@ -24,29 +24,43 @@ def title(name: str) -> str:
     return re.split(r"[,:.] ", text.replace("\n", " "), maxsplit=1)[0]
 
 
+def source(name: str) -> str:
+    """What an algorithm learns from."""
+    from purerl.algos import ALGORITHMS
+    from purerl.learners.parts.from_data import DataConfig
+
+    algorithm = ALGORITHMS[name]
+    if issubclass(algorithm.own_config, DataConfig):
+        return "recorded play alone"
+    result = "its own rollouts"
+    if not is_on_policy(name):
+        sequences = {"unroll", "unroll_steps"} & vars(algorithm.Config()).keys()
+        result = "sequences from a replay" if sequences else "a replay"
+    return f"{result}, and {', '.join(algorithm.required)}" if algorithm.required else result
+
+
+def is_on_policy(name: str) -> bool:
+    """Whether an algorithm learns from its own rollouts, each of which it then drops."""
+    from purerl.algos import ALGORITHMS
+    from purerl.learners.parts import settings
+    from purerl.learners.wrappers import wrapper
+
+    return settings.ON_POLICY in wrapper.offered(ALGORITHMS[name].own_config)
+
+
 def row(name: str) -> str:
     """The line of an algorithm."""
     from purerl import envs
     from purerl.algos import ALGORITHMS
-    from purerl.learners.parts import settings
-    from purerl.learners.parts.from_data import DataConfig
-    from purerl.learners.wrappers import wrapper
 
     algorithm = ALGORITHMS[name]
     config, hints = algorithm.Config(), typing.get_type_hints(algorithm.Config)
-    source = "its own rollouts"
-    if settings.ON_POLICY not in wrapper.offered(algorithm.own_config):
-        source = "sequences from a replay" if {"unroll", "unroll_steps"} & vars(config).keys() else "a replay"
-    if issubclass(algorithm.own_config, DataConfig):
-        source = "recorded play alone"
-    elif algorithm.required:
-        source += f", and {', '.join(algorithm.required)}"
     actions = [kind for kind, env in KINDS.items() if not algorithm.problems(config, envs.make(env))]
     memories = typing.get_args(hints["memory"]) if "memory" in hints else ("none",)
     memory = "optional" if len(memories) > 1 else "none"
     memory = memory if "none" in memories else "always"
     agents = "one team" if algorithm.view(config, envs.make(TEAM)).num_agents == 1 else "one row each"
-    return f"| [{name}]({name}.md) | {title(name)} | {source} | {', '.join(actions)} | {memory} | {agents} |"
+    return f"| [{name}]({name}.md) | {title(name)} | {source(name)} | {', '.join(actions)} | {memory} | {agents} |"
 
 
 def table() -> str:

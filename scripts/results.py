@@ -19,7 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import first_screen
 from published import CAUSES, PUBLISHED, Published
+from result_lines import SAME_TASK, in_order, interval, is_of_a_cpu, read, speed
 from rows import DEMOS, ROWS, Row
 
 from purerl import catalogue
@@ -27,8 +29,6 @@ from purerl import catalogue
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 LINES, PAGE = "results.jsonl", "results.md"
-SAME_TASK = {"flatten", "resets", "max_steps"}
-"""Parameters of environments with which rows have the task that others have; ``max_steps`` is that of simple_spread."""
 CURVES = 6
 """The largest number of curves in a picture: what the eye can tell apart."""
 
@@ -116,16 +116,10 @@ def commit() -> str:
     return "?"
 
 
-def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The newest line of each row, by its name."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {line["row"]: line for line in map(json.loads, lines)}
-
-
 def page(lines: Iterable[dict[str, Any]]) -> str:
-    """The lines as a page, a table for each environment."""
+    """The lines as a page: the first screen, then a table for each environment."""
     ordered = in_order(lines)
-    text = [HEAD]
+    text = ["# Results\n", first_screen.text(ordered), HEAD]
     for env in dict.fromkeys(line["env"] for line in ordered):
         text.append(f"\n## {env}\n\n| algorithm | frames | seeds | return | worst seed | cost | command | commit |")
         text.append("|---|---|---|---|---|---|---|---|")
@@ -160,15 +154,6 @@ def same(line: dict[str, Any], figure: Published) -> bool:
     return not line.get("env_params", {}).keys() - SAME_TASK and figure.is_comparable(line["algo"], line["frames"])
 
 
-def interval(returns: Sequence[float | None]) -> Any:
-    """The `aggregates.Estimate` of the interquartile mean over seeds; None, a seed that died, ranks last."""
-    import numpy as np
-
-    from purerl.formulas import aggregates
-
-    return aggregates.estimate(np.array(returns, np.float64))
-
-
 def pictures(env: str, lines: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The files with the curves of an environment, and the lines that each of them shows."""
     name, drawn = re.sub(r"[^\w.-]+", "-", env), [line for line in lines if "curve" in line]
@@ -198,12 +183,6 @@ def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
             ]
             axes = "frames of a seed", "interquartile mean of returns while training"
             plots.save(folder / name, curves.learning_figure(of_rows, axes, env))
-
-
-def in_order(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines in the order of the rows."""
-    order = {row.name: i for i, row in enumerate(ROWS)}
-    return sorted(lines, key=lambda line: order.get(line["row"], len(order)))
 
 
 def title(line: dict[str, Any], lines: Iterable[dict[str, Any]]) -> str:
@@ -260,16 +239,6 @@ def family(env: str) -> str:
 def preset(name: str) -> str:
     """The preset in the name of a row."""
     return name.partition("--preset ")[2].partition(" ")[0]
-
-
-def is_of_a_cpu(line: dict[str, Any]) -> bool:
-    """Returns whether a line was trained on a CPU, as all were that name no device."""
-    return line.get("device", "cpu") == "cpu"
-
-
-def speed(line: dict[str, Any]) -> float:
-    """Frames/s of all seeds of a line."""
-    return line["frames"] * len(line["returns"]) / line["seconds"]
 
 
 def cells(line: dict[str, Any]) -> str:
@@ -332,19 +301,23 @@ def main(
 
 def write(folder: Path) -> None:
     """Writes the page and its pictures."""
+    from purerl.display import plots
+
     lines = read(folder / LINES).values()
     (folder / PAGE).write_text(page(lines))
+    if chosen := first_screen.choices(lines):
+        plots.save(folder / first_screen.FIGURE, first_screen.figure(chosen))
     draw(folder / "curves", lines)
 
 
-HEAD = """# Results
+HEAD = """
+## How to read the tables
 
-The tables have greedy returns over 100 episodes a seed, or returns of sampled actions where a row says so: the
-interquartile mean over seeds with its bootstrapped 95 % interval, and the worst seed; a row of one seed has no
-interval. A cost names what it was measured on, cores of a CPU or
-a GPU, which mostly ran other trainings at the same time: on the other core, or up to four others on the GPU. A plus
-after a commit means that the package had changes that were not yet committed. Published figures follow ours, with their
-sources; most are of one seed or do not give a number of seeds.
+They have greedy returns over 100 episodes a seed, or returns of sampled actions where a row says so: the interquartile
+mean over seeds with its bootstrapped 95 % interval, and the worst seed; a row of one seed has no interval. A cost names
+what it was measured on, cores of a CPU or a GPU, which mostly ran other trainings at the same time: on the other core,
+or up to four others on the GPU. A plus after a commit means that the package had changes that were not yet committed.
+Published figures follow ours, with their sources; most are of one seed or do not give a number of seeds.
 
 This page is generated from [results.jsonl](results.jsonl), which has the returns of all seeds:
 

@@ -135,15 +135,7 @@ def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -
     panel.set_ylim(len(order) - 0.5, -0.5)
     panel.grid(axis="x", alpha=0.3, linewidth=0.6)
     for place, c in enumerate(order):
-        value, low, high = estimates[c]
-        colour = COLOURS[1] if place == 0 else COLOURS[0]
-        if np.isfinite([low, high]).all():
-            panel.hlines(place, low, high, colour, linewidth=2.5, alpha=0.5)
-        elif scores.shape[1] > 1:
-            alive = scores[c][np.isfinite(scores[c])]
-            panel.plot(alive, np.full(len(alive), place), "o", color=colour, markersize=3, alpha=0.5)
-        if np.isfinite(value):
-            panel.plot(value, place, "o", color=colour, markersize=6)
+        dot(panel, place, scores[c], COLOURS[1] if place == 0 else COLOURS[0])
 
 
 def _table(values: Mapping[str, Any], order: Sequence[int]) -> dict[str, tuple[list[str], float]]:
@@ -278,6 +270,28 @@ def level_sheet(pictures: Sequence[np.ndarray], titles: Sequence[str], scores: n
     histogram.hist(scores, bins=40, color=COLOURS[0])
     whole.suptitle(plain(title))
     return whole
+
+
+def dot(panel: Axes, place: float, scores: np.ndarray, colour: str, marker: str = "o") -> None:
+    """Draws the interquartile mean over agents in a row of a panel, and its 95 % bootstrap interval as a bar.
+
+    Fewer than `aggregates.LEAST` agents have no interval; if there are several, each has a small dot.
+
+    Args:
+        panel: Where to draw.
+        place: The row, which is a value of y.
+        scores: ``[R]``, non-finite where an agent died.
+        colour: The colour of the row.
+        marker: The form of the mean.
+    """
+    value, low, high = aggregates.reported_estimate(scores)
+    if np.isfinite([low, high]).all():
+        panel.hlines(place, low, high, colour, linewidth=2.5, alpha=0.5)
+    elif len(scores) > 1:
+        alive = scores[np.isfinite(scores)]
+        panel.plot(alive, np.full(len(alive), place), "o", color=colour, markersize=3, alpha=0.5)
+    if np.isfinite(value):
+        panel.plot(value, place, marker, color=colour, markersize=6)
 
 
 def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
