@@ -166,8 +166,11 @@ def _over_positions(images: Array, kernel: Array) -> Array:
 def _in_parts(function: Callable[[Array], Array], x: Array, largest: int) -> Array:
     """Maps a function over equal parts of at most ``largest`` rows, one after another, and recomputes it for gradients.
 
-    All rows are one part if they are few, or if no number of them near ``largest`` divides them.
+    All rows are one part if they are few, if no number of them near ``largest`` divides them, and in a program that is
+    exported for any number of them.
     """
+    if not isinstance(x.shape[0], int):
+        return function(x)
     size = max(n for n in range(1, max(largest, 1) + 1) if len(x) % n == 0)
     if len(x) <= largest or 2 * size < largest:
         return function(x)
