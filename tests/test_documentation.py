@@ -8,6 +8,7 @@ page's "whole of `NAME.py`" is a module that every page can import.
 
 import ast
 import dataclasses
+import importlib
 import re
 import shlex
 import sys
@@ -15,6 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+import face
 import jax
 import numpy as np
 import pytest
@@ -32,11 +34,11 @@ NOTEBOOK = DOCS / "notebook.md"
 """A page that `test_notebook` runs as a notebook."""
 PAGES = OUTSIDE + [page for page in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in page.parents]
 PAGES.remove(NOTEBOOK)
-RUN = (DOCS / "first-hour.md", DOCS / "your-gymnasium-environment.md")
+RUN = (ROOT / "README.md", DOCS / "first-hour.md", DOCS / "your-gymnasium-environment.md")
 """Pages whose commands run, one after the other."""
 SMALLER = {
     "train": "--total-steps 1024 --num-seeds 2 --eval-episodes 2 --hidden-sizes 8",
-    "sweep": "--total-steps 1024 --num-seeds 1 --eval-episodes 2 --hidden-sizes 8",
+    "sweep": "--total-steps 8192 --num-seeds 1 --eval-episodes 2 --hidden-sizes 8",
     "evolve": "--total-steps 1024 --num-steps 64 --population 4 --generations 2 --hidden-sizes 8",
     "eval": "--episodes 2",
     "render": "--max-steps 10",
@@ -276,6 +278,18 @@ def test_commands_run(page, folder):
             assert not stopped.value.code, words
 
 
+def test_pages_import_stable_names_from_where_they_are_stable():
+    """A name of another module stands for something that no stable name stands for."""
+    stable = face.modules()
+    values = {id(value): f"{module}.{name}" for module, names in stable.items() for name, value in names.items()}
+    trees = [ast.parse(block.text) for page in PAGES for block in blocks(page) if block.language == "python"]
+    imports = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.ImportFrom)]
+    own = {x for x in imports if x.module.partition(".")[0] == "purerl" and x.module not in stable}
+    named = [(x.module, face.value(importlib.import_module(x.module), alias.name)) for x in own for alias in x.names]
+    assert named
+    assert [f"{module}: use {values[id(value)]}" for module, value in named if id(value) in values] == []
+
+
 @pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
 def test_links_lead_somewhere(page):
     """To files of the repository, and to headings of pages."""
@@ -304,6 +318,18 @@ def test_tests_that_a_page_names_are_there(page):
 def slug(heading):
     """The anchor that GitHub, and the site, give a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_figures_of_the_readme_are_those_of_the_sections_it_names():
+    rows = re.findall(r"^\|(.*)\[.*\]\((.*)#(.*)\) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    found = []
+    for cells, page, anchor in rows:
+        _, *parts = re.split(r"^#+ (.*)$", (ROOT / page).read_text(), flags=re.MULTILINE)
+        text = dict(zip(map(slug, parts[::2]), parts[1::2], strict=True))[anchor]
+        figures = re.findall(r"\d[\d,]*,\d{3}|\b\d+\.\d\d\b", cells)
+        assert [figure for figure in figures if not re.search(rf"\b{re.escape(figure)}\b", text)] == []
+        found += figures
+    assert len(found) > 15
 
 
 def test_no_setting_has_a_name_that_the_table_of_names_replaces():

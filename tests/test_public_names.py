@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import re
 import subprocess
 import sys
 import tomllib
@@ -49,6 +50,13 @@ def test_stable_names_are_listed_where_a_user_imports_them(modules):
     listed = {f"{module}.{name}" for module, names in modules.items() for name in names}
     assert {"purerl.ppo", "purerl.envs.make", "purerl.envs.wrappers.frame_stack", "purerl.types.Env"} <= listed
     assert not [name for name in listed if name.rpartition(".")[2].startswith("_") and name != "purerl.__version__"]
+
+
+def test_the_page_of_stable_names_lists_the_packages_that_have_none(modules):
+    page = (PACKAGE.parent / "docs/stability.md").read_text()
+    listed = re.search(r"those of the packages (.*?), and names", page, re.DOTALL)[1]
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert set(re.findall(r"`(\w+)`", listed)) == {name for name in packages if f"purerl.{name}" not in modules}
 
 
 def test_the_package_offers_nothing_else():
