@@ -120,7 +120,7 @@ ROWS = (
     Row("dqn", "CartPole-v1", 2e5),
     Row("dqn", "Acrobot-v1", 5e5, "", 8),
     Row("dqn", "DiscountingChain-bsuite", 5e5, "", 8),
-    Row("dqn", "CartPole-v1", 5e4, "--td-error munchausen --n-step 1", 8),
+    Row("dqn", "CartPole-v1", 2e5, "--td-error munchausen --n-step 1", 8),
     Row("r2d2", "CartPole-v1", 2e5, "", 16),
     Row("disco", "Catch-bsuite", 58_000, "--preset catch", 4),
     Row("ngu", "CartPole-v1", 2e5, "", 8),
