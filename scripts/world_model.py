@@ -161,7 +161,7 @@ def errors(
 def control(seeds: int, env: str = "CartPole-v1", preset: str = "", frames: int = 100_000, episodes: int = 100) -> None:
     """Returns of agents trained with the settings' number of simulations and with one, played with 0, 1, 16 and 50.
 
-    A search of one simulation looks at one action, so that what the policy learns is little more than what it was.
+    A search of one simulation looks at one action and no further, so that the policy learns from its value alone.
     """
     config, made = configured(env, preset, frames)
     means = {}

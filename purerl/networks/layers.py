@@ -169,10 +169,10 @@ def _in_parts(function: Callable[[Array], Array], x: Array, largest: int) -> Arr
     All rows are one part if they are few, if no number of them near ``largest`` divides them, and in a program that is
     exported for any number of them.
     """
-    if not isinstance(x.shape[0], int):
+    if not isinstance(x.shape[0], int) or len(x) <= largest:
         return function(x)
     size = max(n for n in range(1, max(largest, 1) + 1) if len(x) % n == 0)
-    if len(x) <= largest or 2 * size < largest:
+    if 2 * size < largest:
         return function(x)
     out = jax.lax.map(jax.checkpoint(function, prevent_cse=False), x.reshape(-1, size, *x.shape[1:]))
     return out.reshape(-1, *out.shape[2:])

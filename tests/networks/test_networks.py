@@ -163,7 +163,8 @@ def test_convolution_is_that_of_flax(key, pad):
 @pytest.mark.parametrize("features", [1, 5])
 @pytest.mark.parametrize("cache", [layers.CACHE, 1])
 def test_strided_convolution_is_that_of_flax(key, monkeypatch, size, stride, features, cache):
-    """And so are its gradients: over positions, if there are few features, and over patches; in one part, and in 4."""
+    """And so are its gradients, and it of bytes: over positions, if there are few features, and over patches; in one
+    part, and in 4."""
     monkeypatch.setattr(layers, "CACHE", cache)
     x, conv = jax.random.normal(key, (4, 9, 8, 2)), Conv(features, size=size, stride=stride)
     flax = nn.Conv(features, (size, size), (stride, stride), padding="VALID")
@@ -175,6 +176,9 @@ def test_strided_convolution_is_that_of_flax(key, monkeypatch, size, stride, fea
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), made, expected)
     out = conv.apply(params, x)
     np.testing.assert_allclose(out, flax.apply(params, x), atol=1e-5)
+    large = jax.random.randint(key, x.shape, 200, 256)
+    in_bytes, in_floats = conv.apply(params, large.astype(np.uint8)), flax.apply(params, large.astype(np.float32))
+    np.testing.assert_allclose(in_bytes, in_floats, rtol=1e-4, atol=1e-2)
     assert Convolutions("plain", (Convolution(features, size, stride),)).left((9, 8, 2)) == out.shape[1:3]
 
 
