@@ -25,7 +25,7 @@ then the one with the fewest options; a bonus for novelty makes another algorith
 and their time is divided by their number; compiling is not counted. Returns are scaled so that 0 is the mean of random
 play (`purerl record random`, 1,000 episodes, 200 in Freeway, 100 of robots) and 1 the best return that others have
 published for the environment, with whatever algorithm and frames, or the most there is. What is beyond the end of the
-scale stands there with its value.
+scale stands there with its value. Offline is to learn from recorded play alone; there frames are gradient steps.
 """
 GPU = "a GPU"
 LEFT, RIGHT = -0.15, 1.75
@@ -45,6 +45,7 @@ class Task(NamedTuple):
     - ``label``: its name in the figure.
     - ``random``: the mean return of random play.
     - ``most``: the largest return there is, where others have published none.
+    - ``offline``: whether it is to learn from recorded play alone.
     """
 
     label: str
@@ -52,11 +53,13 @@ class Task(NamedTuple):
     random: float
     params: tuple[tuple[str, Any], ...] = ()
     most: float | None = None
+    offline: bool = False
 
     def has(self, line: dict[str, Any]) -> bool:
         """Returns whether a line is of this task."""
         own = {name: x for name, x in line.get("env_params", {}).items() if name not in SAME_TASK}
-        return line["env"] == self.env and own == dict(self.params)
+        offline = "--data" in line["row"].split()
+        return (line["env"], own, offline) == (self.env, dict(self.params), self.offline)
 
     @property
     def published(self) -> Published | None:
@@ -83,6 +86,7 @@ TASKS = (
     Task("ant", "brax/positional/ant", -190.7),
     Task("halfcheetah", "brax/positional/halfcheetah", -113.8),
     Task("Pendulum", "Pendulum-v1", -1253.1),
+    Task("Pendulum, offline", "Pendulum-v1", -1253.1, offline=True),
     Task("DeepSea 10", "DeepSea-v0", 0, (("depth", 10),), most=0.99),
     Task("DeepSea 20", "DeepSea-v0", 0, (("depth", 20),), most=0.99),
     Task("MountainCar", "MountainCar-v0", -200),

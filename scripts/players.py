@@ -1,6 +1,7 @@
 """Policies that somebody wrote, to record.
 
 purerl record scripts.players:expert --env CueCorridor-v0 --episodes 20 --out demos.safetensors
+purerl record random=0.9 scripts.players:swing_up=0.1 --env Pendulum-v1 --episodes 100 --out mix.safetensors
 """
 
 import jax
@@ -37,3 +38,21 @@ def hesitant(env: Env) -> Player:
         return jnp.where(jax.random.bernoulli(key, MISTAKES, action.shape), 1 - action, action), carry
 
     return Player(act, right.init_carry)
+
+
+UPRIGHT = 5.0
+"""The energy of `Pendulum-v1` where it stands still above: m g l / 2."""
+
+
+def swing_up(env: Env) -> Player:
+    """Swings `Pendulum-v1` up with the energy that it lacks, and holds it there by angle and speed."""
+
+    def act(here: Situation, key: Key) -> tuple[Array, tuple[()]]:
+        cosine, sine, speed = jnp.moveaxis(here.obs, -1, 0)
+        lacking = UPRIGHT - (speed**2 / 6 + UPRIGHT * cosine)
+        swing = 2 * lacking * jnp.where(speed == 0, 1, jnp.sign(speed))
+        hold = -10 * jnp.arctan2(sine, cosine) - 2 * speed
+        torque = jnp.where((cosine > 0.9) & (jnp.abs(speed) < 2.5), hold, swing)
+        return jnp.clip(torque, env.action_space.low, env.action_space.high)[:, None], here.carry
+
+    return Player(act, lambda num_envs: ())

@@ -99,6 +99,9 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
         Published("DiscoGen", "PPO", 5e7, 7091.3, DISCOGEN),
     ),
     "brax/positional/halfcheetah": (Published("DiscoGen", "PPO", 5e7, 5049.3, DISCOGEN),),
+    "gymnasium/Hopper-v4": (
+        Published("cleanrl", "PPO", 1e6, 2382.9, "cleanrl, docs/benchmark", "+- 271.7, while training"),
+    ),
     "jaxmarl/MPE_simple_spread_v3": (
         Published("JaxMARL", "IPPO", 1e6, -23.9, RUN_MARL, "step size 2.5e-4, discount 0.99, while training, 4 seeds"),
     ),

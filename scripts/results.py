@@ -22,43 +22,44 @@ from typing import Any
 import first_screen
 from published import CAUSES, PUBLISHED, Published
 from result_lines import SAME_TASK, in_order, interval, is_of_a_cpu, read, speed
-from rows import DEMOS, ROWS, Row
-
-from purerl import catalogue
+from rows import ROWS, Row
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 LINES, PAGE = "results.jsonl", "results.md"
+RUN = "run"
+"""The folder of a training, in a folder of its own."""
 CURVES = 6
 """The largest number of curves in a picture: what the eye can tell apart."""
 
 
-def arguments(row: Row, scale: str, out: Path) -> list[str]:
+def arguments(row: Row, scale: str) -> list[str]:
     """Of ``purerl train``. At the scale ci: two seeds and a hundredth of the frames, but two iterations at least."""
-    located = lambda words: [str(out.parent / DEMOS) if word == DEMOS else word for word in words]
     if scale == "full":
-        return [*located(row.words), "--out", str(out)]
+        return [*row.words, "--out", RUN]
 
     from purerl.cli import parsing
     from purerl.runs.describing.options import TrainOptions
 
-    options = ["--env", row.env, *located(row.options.split())]
+    options = ["--env", row.env, *row.options.split()]
     config = parsing.training("train", row.algo, TrainOptions, options).config
-    least = config.num_envs * (getattr(config, "warmup_rows", 0) + 2 * config.num_steps)
+    if row.learns_from_play:
+        least = 2 * config.num_updates
+    else:
+        least = config.num_envs * (getattr(config, "warmup_rows", 0) + 2 * config.num_steps)
     frames = max(round(row.frames / 100), least)
     sizes = ["--total-steps", str(frames), "--num-seeds", "2", "--eval-episodes", "2"]
-    return ["train", row.algo, *options, *sizes, "--out", str(out)]
+    return ["train", row.algo, *options, *sizes, "--out", RUN]
 
 
 def train(row: Row, scale: str) -> dict[str, Any]:
     """Trains a row and returns its line. Raises `SystemExit` with the code of a command that did not end with 0."""
-    with tempfile.TemporaryDirectory() as folder:
-        run, purerl = Path(folder) / "run", (sys.executable, "-m", "purerl.cli")
-        if row.player:
-            subprocess.run([*purerl, *row.recording[:-1], Path(folder) / DEMOS], cwd=ROOT, check=True)
-        code, peak = in_a_process([*purerl, *arguments(row, scale, run)])
-        if code:
-            raise SystemExit(code)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for words in (*map(str.split, row.before), arguments(row, scale)):
+            code, peak = in_a_process([sys.executable, "-m", "purerl.cli", *words])
+            if code:
+                raise SystemExit(code)
+        run = Path(RUN)
         summary = json.loads((run / "summary.json").read_text())
         curve = points(run)
     returns = [
@@ -86,8 +87,9 @@ def train(row: Row, scale: str) -> dict[str, Any]:
 
 
 def in_a_process(command: Sequence[str]) -> tuple[int, int]:
-    """Runs a command; returns its exit code and the largest size of its process in memory, in bytes."""
-    process = subprocess.Popen(command)
+    """Runs a command of this checkout in a folder; returns its exit code and its largest size in memory, in bytes."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -288,7 +290,7 @@ def main(
     for row, *_ in wanted:
         if time.perf_counter() - start >= budget_seconds:
             break
-        if not catalogue.is_installed(row.family):
+        if not row.is_installed:
             print(f'not trained, needs pip install "purerl[{row.family}]": {row.command}', flush=True)
             continue
         print(row.command, flush=True)

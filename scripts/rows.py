@@ -1,18 +1,24 @@
 """The rows of the table of results (`results`): trainings that two cores can do in hours, at most."""
 
+import importlib.util
 from typing import NamedTuple
+
+from purerl import catalogue
 
 
 class Row(NamedTuple):
-    """A training: the algorithm, the environment, frames of each seed, and further options of ``purerl train``."""
+    """A training: the algorithm, the environment, frames of each seed, and further options of ``purerl train``.
+
+    Of an algorithm that learns from recorded play alone the frames are gradient steps.
+    """
 
     algo: str
     env: str
     frames: float = 5e5
     options: str = ""
     seeds: int = 32
-    player: str = ""
-    """Whose 20 episodes are the file `DEMOS` among the options."""
+    before: tuple[str, ...] = ()
+    """What ``purerl`` does first, whose files are among the options."""
 
     @property
     def name(self) -> str:
@@ -20,9 +26,20 @@ class Row(NamedTuple):
         return " ".join(f"{self.algo} {self.env} {self.frames:.10g} {self.options}".split())
 
     @property
+    def learns_from_play(self) -> bool:
+        """Whether it learns from recorded play alone."""
+        return "--data" in self.options.split()
+
+    @property
     def family(self) -> str:
         """What an environment of a library has before its first slash."""
         return self.env.partition("/")[0]
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its library is. Tasks of Gymnasium here are MuJoCo's."""
+        mujoco = self.family != "gymnasium" or importlib.util.find_spec("mujoco") is not None
+        return mujoco and catalogue.is_installed(self.family)
 
     @property
     def words(self) -> list[str]:
@@ -31,19 +48,18 @@ class Row(NamedTuple):
         return f"train {self.algo} --env {self.env} --num-seeds {self.seeds}{frames} {self.options}".split()
 
     @property
-    def recording(self) -> list[str]:
-        """What records the demonstrations, likewise; empty without any."""
-        record = f"record {self.player} --env {self.env} --episodes 20 --out {DEMOS}"
-        return record.split() if self.player else []
-
-    @property
     def command(self) -> str:
         """As a person types it."""
-        train, record = (f"purerl {' '.join(words)}" for words in (self.words, self.recording))
-        return f"`{record}`, `{train}`" if self.player else train
+        commands = [f"purerl {words}" for words in (*self.before, " ".join(self.words))]
+        return ", ".join(f"`{command}`" for command in commands) if self.before else commands[0]
 
 
 DEMOS = "demos.safetensors"
+RECORD_DEMOS = f"record scripts.players:expert --env CueCorridor-v0 --episodes 20 --out {DEMOS}"
+
+MIX = "mix.safetensors"
+RECORD_MIX = "record random=0.9 scripts.players:swing_up=0.1 --env Pendulum-v1 --episodes 100 --out " + MIX
+"""Random play, and in a tenth of the episodes that of a program."""
 
 SMALL = "--hidden-sizes 64 64 --batch-size 64 --learning-rate 1e-3 --actor-learning-rate 1e-3"
 """The defaults of these algorithms, written out as in the lines that are kept from before they were the defaults."""
@@ -77,6 +93,17 @@ FAST_HOPPER = "--env-params resets=pool:256 --preset fast --v-min -20 --v-max 15
 ADAPTIVE = "--learning-rate-decay 0 --adapt-learning-rate 0.01"
 SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
 SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"
+FROM_PLAY = (
+    ("bc", ""),
+    ("td3-bc", ""),
+    ("implicit-q", "--inverse-temperature 0.3"),
+    ("cql", "--conservatism 1 --action-samples 4 --hidden-sizes 128 128"),
+    (
+        "rebrac",
+        "--critic-cloning 0.1 --batch-size 256 --learning-rate 3e-4 --actor-learning-rate 3e-4 --hidden-sizes 256 256",
+    ),
+)
+"""Learning from recorded play alone: weights as in `offline`, where rewards are a tenth."""
 ROWS = (
     Row("reinforce", "CartPole-v1"),
     Row("a2c", "CartPole-v1"),
@@ -114,6 +141,7 @@ ROWS = (
     Row("sac", "Pendulum-v1", 2.5e5, "--preset fast --v-min -600 --v-max 20", 8),
     Row("mpo", "Pendulum-v1", 5e4, "", 8),
     Row("ppo", "Acrobot-v1"),
+    Row("dpo", "Acrobot-v1"),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
     Row("ppo", "Pendulum-v1", 1e6, f"--preset continuous {ADAPTIVE}", 8),
     Row("v-mpo", "Pendulum-v1", 1e6, "--preset continuous", 8),
@@ -137,9 +165,11 @@ ROWS = (
     Row("agent57", "DeepSea-v0", 48_640, f"--env-params depth=10 {ROW_BY_ROW} {BOTH_NOVELTIES}", 8),
     Row("ppo", "DeepSea-v0", 240_000, SEA_OF_20, 8),
     Row("ppo", "DeepSea-v0", 240_000, f"{SEA_OF_20} --intrinsic rnd", 8),
-    Row("r2d3", "CueCorridor-v0", 1e5, f"--demos {DEMOS}", 8, "scripts.players:expert"),
+    Row("r2d3", "CueCorridor-v0", 1e5, f"--demos {DEMOS}", 8, (RECORD_DEMOS,)),
+    *(Row(algo, "Pendulum-v1", 1e4, f"--data {MIX} {more}", 8, (RECORD_MIX,)) for algo, more in FROM_PLAY),
     *(Row(algo, "jaxmarl/MPE_simple_spread_v3", 1e6, SPREAD, 4) for algo in ("ippo", "mappo")),
     *(Row(algo, "jaxmarl/SMAX/3m", 204_800, BATTLE, 4) for algo in ("ippo", "mappo")),
+    Row("ppo", "gymnasium/Hopper-v4", 1e6, "--preset continuous --learning-rate 3e-4", 3),
     Row("ppo", "brax/positional/hopper", 5e7, PHYSICS, 1),
     Row("ppo", "brax/positional/ant", 1e7, f"{PHYSICS} --hidden-sizes 64 64", 1),
     Row("ppo", "brax/positional/halfcheetah", 6e6, f"{PHYSICS} --hidden-sizes 64 64", 1),

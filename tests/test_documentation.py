@@ -23,7 +23,7 @@ import pytest
 import results
 
 import purerl
-from purerl import catalogue, cli, loops
+from purerl import cli, loops
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 
@@ -391,15 +391,16 @@ def test_pictures_of_results_have_each_curve_once_and_few_at_a_time():
 @pytest.mark.rest
 @pytest.mark.parametrize("row", results.ROWS, ids=lambda row: row.name)
 def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
-    if not catalogue.is_installed(row.family):
+    if not row.is_installed:
         pytest.skip("its library is an extra")
     described = []
     monkeypatch.setattr(
         "purerl.runs.running.train.train", lambda description, *rest: described.append(description) or 0
     )
-    if row.player:
-        cli.dispatch([*row.recording[:-1], str(folder / results.DEMOS)])
-    cli.dispatch(results.arguments(row, "ci", folder / "run"))
+    monkeypatch.chdir(folder)
+    for words in row.before:
+        cli.dispatch(words.split())
+    cli.dispatch(results.arguments(row, "ci"))
     assert described[0].algo == row.algo and described[0].env == row.env
     assert f"purerl train {row.algo} --env {row.env} " in row.command
 
