@@ -131,13 +131,14 @@ the same."""
 def mazes(seeds: int, frames: int = 50_000_000, only: str = "", out: str = "runs/mazes") -> None:
     """The share of mazes that is solved by a policy's most likely actions and by sampled ones, of those that papers
     report on and of 10,000 new ones, with the mean over the worst 1, 5 and 10 % of these."""
-    for seed, name in itertools.product(range(seeds), only.split(",") if only else MAZES):
+    names = only.split(",") if only else list(MAZES)[: few(len(MAZES), 1)]
+    for seed, name in itertools.product(range(few(seeds, 1)), names):
         run = Path(out) / f"{name}-{seed}"
         if not (run / "summary.json").exists():
             new = f"train ppo {OF_MAZES} --curriculum {name} {MAZES[name]} --seed {seed}"
             more = ["--total-steps", str(few(frames, 2**14)), "--out", str(run)]
             command(["resume", str(run)] if run.exists() else [*new.split(), *more])
-        for (places, episodes), sample in itertools.product(PLAYED.items(), (False, True)):
+        for (places, episodes), sample in itertools.product(list(PLAYED.items())[: few(2, 1)], (False, True)):
             told = levels.evaluate_in_levels(run, places, episodes if sample else 1, 250, 0, sample=sample)
             worst = ", ".join(f"worst {share} {each[0]:.3f}" for share, each in told["solved_worst"].items())
             how = "sampled" if sample else "most likely"

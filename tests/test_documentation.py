@@ -19,6 +19,7 @@ from typing import NamedTuple
 import face
 import jax
 import numpy as np
+import players
 import pytest
 import results
 
@@ -420,6 +421,26 @@ def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "train", None)  # which fails if it is called
     results.main("ci", tmp_path)  # has its line: not again
     assert (tmp_path / results.PAGE).read_text() == written
+
+
+def test_a_row_names_what_comes_before_its_training():
+    record = "record random --env A-x --out mix.safetensors"
+    row = results.Row("cql", "A-x", 1e4, "--data mix.safetensors", 2, (record,))
+    assert row.command == (
+        f"`purerl {record}`, `purerl train cql --env A-x --num-seeds 2 --total-steps 10000 --data mix.safetensors`"
+    )
+    assert row.name == "cql A-x 10000 --data mix.safetensors" and row.learns_from_play
+    alone = row._replace(before=(), options="")
+    assert alone.command == "purerl train cql --env A-x --num-seeds 2 --total-steps 10000"
+    assert not alone.learns_from_play
+
+
+@pytest.mark.rest
+def test_the_program_that_is_recorded_holds_the_pendulum_up(key):
+    """Random play has -1,253, agents that learned about -150."""
+    env = purerl.envs.make("Pendulum-v1")
+    data = purerl.record(key, env, players.swing_up(env), 64)
+    assert data.reward.sum() / 64 > -200 and (data.obs[data.last][:, 0] > 0.99).all()
 
 
 def test_what_is_missing_in_the_results():

@@ -62,6 +62,11 @@ def test_what_is_an_algorithm_and_a_task_of_its_own():
     ]
 
 
+def test_recorded_play_is_a_task_of_its_own():
+    own, recorded = line("sac", "Pendulum-v1", [-150.0]), line("cql", "Pendulum-v1", [-200.0], "--data mix.safetensors")
+    assert [each[:2] for each in shown(own, recorded)] == [("Pendulum", "sac"), ("Pendulum, offline", "cql")]
+
+
 def test_the_largest_return_is_first_then_the_least_time():
     lines = [
         line("ppo", "CartPole-v1", [500.0], seconds=9.0),
