@@ -65,7 +65,7 @@ if __name__ == "__main__":
     parser.add_argument("--frames", type=int, default=50_000_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mazes", type=int, default=10_000)
-    parser.add_argument("--updates", type=int, default=218)
+    parser.add_argument("--updates", type=int, default=359)
     args = parser.parse_args()
 
     cell = nn.OptimizedLSTMCell
