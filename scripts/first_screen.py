@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import index
 from published import PUBLISHED, Published
 from result_lines import SAME_TASK, in_order, interval, is_of_a_cpu
-from rows import BATTLE, DEMOS, FLAT, PHYSICS, ROW_BY_ROW, SEA_OF_20, SMALL, SOFT_HOPPER, SPREAD, TEAM
+from rows import BATTLE, DEMOS, FLAT, PHYSICS, ROW_BY_ROW, SEA_OF_20, SMALL, SOFT_HOPPER, SPREAD, TEAM, learns_from_play
 
 FIGURE = "which-algorithm.png"
 ALT = "Returns, frames and time of each algorithm, task by task, the largest return first"
@@ -58,8 +58,7 @@ class Task(NamedTuple):
     def has(self, line: dict[str, Any]) -> bool:
         """Returns whether a line is of this task."""
         own = {name: x for name, x in line.get("env_params", {}).items() if name not in SAME_TASK}
-        offline = "--data" in line["row"].split()
-        return (line["env"], own, offline) == (self.env, dict(self.params), self.offline)
+        return (line["env"], own, learns_from_play(line["row"])) == (self.env, dict(self.params), self.offline)
 
     @property
     def published(self) -> Published | None:

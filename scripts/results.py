@@ -22,7 +22,7 @@ from typing import Any
 import first_screen
 from published import CAUSES, PUBLISHED, Published
 from result_lines import SAME_TASK, in_order, interval, is_of_a_cpu, read, speed
-from rows import ROWS, Row
+from rows import ROWS, Row, learns_from_play
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def arguments(row: Row, scale: str) -> list[str]:
 
     options = ["--env", row.env, *row.options.split()]
     config = parsing.training("train", row.algo, TrainOptions, options).config
-    if row.learns_from_play:
+    if learns_from_play(row.options):
         least = 2 * config.num_updates
     else:
         least = config.num_envs * (getattr(config, "warmup_rows", 0) + 2 * config.num_steps)
@@ -316,7 +316,8 @@ HEAD = """
 ## How to read the tables
 
 They have greedy returns over 100 episodes a seed, or returns of sampled actions where a row says so: the interquartile
-mean over seeds with its bootstrapped 95 % interval, and the worst seed; a row of one seed has no interval. A cost names
+mean over seeds with its bootstrapped 95 % interval, and the worst seed; a row of one seed has no interval. The frames
+of rows that learn from recorded play alone (`--data`) are gradient steps. A cost names
 what it was measured on, cores of a CPU or a GPU, which mostly ran other trainings at the same time: on the other core,
 or up to four others on the GPU. A plus after a commit means that the package had changes that were not yet committed.
 Published figures follow ours, with their sources; most are of one seed or do not give a number of seeds.

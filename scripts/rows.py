@@ -6,6 +6,11 @@ from typing import NamedTuple
 from purerl import catalogue
 
 
+def learns_from_play(options: str) -> bool:
+    """Returns whether a training with such options learns from recorded play alone."""
+    return "--data" in options.split()
+
+
 class Row(NamedTuple):
     """A training: the algorithm, the environment, frames of each seed, and further options of ``purerl train``.
 
@@ -24,11 +29,6 @@ class Row(NamedTuple):
     def name(self) -> str:
         """What tells the row from others: all but the number of seeds."""
         return " ".join(f"{self.algo} {self.env} {self.frames:.10g} {self.options}".split())
-
-    @property
-    def learns_from_play(self) -> bool:
-        """Whether it learns from recorded play alone."""
-        return "--data" in self.options.split()
 
     @property
     def family(self) -> str:

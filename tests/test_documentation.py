@@ -22,6 +22,7 @@ import numpy as np
 import players
 import pytest
 import results
+from rows import learns_from_play
 
 import purerl
 from purerl import cli, loops
@@ -429,10 +430,10 @@ def test_a_row_names_what_comes_before_its_training():
     assert row.command == (
         f"`purerl {record}`, `purerl train cql --env A-x --num-seeds 2 --total-steps 10000 --data mix.safetensors`"
     )
-    assert row.name == "cql A-x 10000 --data mix.safetensors" and row.learns_from_play
+    assert row.name == "cql A-x 10000 --data mix.safetensors" and learns_from_play(row.options)
     alone = row._replace(before=(), options="")
     assert alone.command == "purerl train cql --env A-x --num-seeds 2 --total-steps 10000"
-    assert not alone.learns_from_play
+    assert not learns_from_play(alone.options)
 
 
 @pytest.mark.rest

@@ -29,8 +29,11 @@ IMPORTERS = {
     "purerl/names.py": "MODULE:ATTRIBUTE, which a person named or trusts (`check_trusted`)",
 }
 """The files that import by name, and what."""
-EXECUTES = {"scripts/workloads/meta.py": "the notebook of a peer, from a checkout that a person names, to time it"}
-"""The only file that calls `exec`, and on what."""
+EXECUTES = {
+    "scripts/workloads/meta.py": "the notebook of a peer, from a checkout that a person names, to time it",
+    "scripts/workloads/jaxued_mazes.py": "the script of a peer, likewise, to compare what it learns",
+}
+"""The only files that call `exec`, and on what."""
 
 
 def faults(source, name):

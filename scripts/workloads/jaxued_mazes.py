@@ -4,8 +4,8 @@
 
 Trains as `curricula` does with ``robust-plr``: half of the iterations replay levels, an LSTM of 64 units, a learning
 rate of 1e-3; all else are its own settings. Every U updates it prints the share of attempts that solve the mazes that
-papers report on, ten in each; and in the end the shares of N new mazes, drawn as its training draws them, that the most
-likely actions and sampled ones solve, with the means over the worst 1, 5 and 10 % of mazes.
+papers report on, ten in each; and in the end the shares of N new mazes, whole thousands, drawn as its training draws
+them, that the most likely actions and sampled ones solve, with the means over the worst 1, 5 and 10 % of mazes.
 """
 
 import argparse
@@ -77,7 +77,7 @@ if __name__ == "__main__":
     sys.argv += ["--num_updates", str(args.frames // (32 * 256) // args.updates * args.updates)]
     source = Path(path).read_text().replace("\n    main(config", "\n    trained = main(config")
     script: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(source, path, "exec"), script)
+    exec(source, script)
     for sample in (False, True):
         shares = np.sort(solved(script, script["trained"], args.mazes, ATTEMPTS if sample else 1, sample))
         worst = ", ".join(f"worst {part} {shares[: round(part * args.mazes)].mean():.3f}" for part in (0.01, 0.05, 0.1))
