@@ -61,7 +61,8 @@ def train(row: Row, scale: str) -> dict[str, Any]:
                 raise SystemExit(code)
         run = Path(RUN)
         summary = json.loads((run / "summary.json").read_text())
-        curve = points(run)
+        offline = learns_from_play(row.options)
+        curve = {} if offline else {"curve": points(run)}
     returns = [
         x if alive else None for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True)
     ]
@@ -71,10 +72,10 @@ def train(row: Row, scale: str) -> dict[str, Any]:
         "env": row.env,
         "env_params": summary["env_params"],
         "command": row.command,
-        "frames": summary["env_steps"],
+        "frames": summary["updates" if offline else "env_steps"],
         "returns": returns,
         **({"sampled": True} if summary.get("sampled") else {}),
-        "curve": curve,
+        **curve,
         "seconds": round(summary["wall_seconds"], 1),
         "compile_seconds": round(summary["compile_seconds"], 1),
         "peak_mib": round(peak / 2**20),
@@ -197,7 +198,8 @@ def title(line: dict[str, Any], lines: Iterable[dict[str, Any]]) -> str:
 def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple[Row, str, float | None]]:
     """The rows that are to be trained, why, and the hours they are expected to take.
 
-    Those without a line come first, those that lack seeds next, and those without a curve last.
+    Those without a line come first, those that lack seeds next, and those without a curve last. What learns from
+    recorded play alone has none.
     """
     entries = []
     for row in rows:
@@ -207,7 +209,7 @@ def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple
             urgency, why = 0, "no line"
         elif seeds < row.seeds:
             urgency, why = 1, f"{seeds} of {row.seeds} seeds"
-        elif "curve" not in line:
+        elif "curve" not in line and not learns_from_play(row.options):
             urgency, why = 2, "no curve"
         else:
             continue

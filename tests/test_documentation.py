@@ -454,6 +454,8 @@ def test_what_is_missing_in_the_results():
     assert short(lines) == expected
     assert short({rows[0].name: {**line, "row": rows[0].name, "curve": {}}})[0][:2] == ("A-x", "no line")
     assert [hours for *_, hours in results.missing(rows, {})] == [None] * 3
+    recorded = results.Row("bc", "A-x", 1000, "--data play.safetensors", 2)
+    assert results.missing([recorded], {recorded.name: {**line, "row": recorded.name}}) == []
 
 
 def test_hours_are_those_of_the_nearest_rows():
