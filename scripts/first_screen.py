@@ -10,7 +10,20 @@ from typing import Any, NamedTuple
 import index
 from published import PUBLISHED, Published
 from result_lines import SAME_TASK, in_order, interval, is_of_a_cpu
-from rows import BATTLE, DEMOS, FLAT, PHYSICS, ROW_BY_ROW, SEA_OF_20, SMALL, SOFT_HOPPER, SPREAD, TEAM, learns_from_play
+from rows import (
+    BATTLE,
+    DEMOS,
+    FLAT,
+    NEAR_TO_MIX,
+    PHYSICS,
+    ROW_BY_ROW,
+    SEA_OF_20,
+    SMALL,
+    SOFT_HOPPER,
+    SPREAD,
+    TEAM,
+    learns_from_play,
+)
 
 FIGURE = "which-algorithm.png"
 ALT = "Returns, frames and time of each algorithm, task by task, the largest return first"
@@ -129,6 +142,7 @@ ADVICE = (
     Advice("several agents", f"ippo jaxmarl/SMAX/3m 204800 {BATTLE}", "the simplest: PPO for each agent"),
     Advice("several agents", f"qmix TwoStep-v0 20512 {TEAM} --mixer-size 8", "a value of the team, for one reward"),
     Advice("recorded play to begin with", f"r2d3 CueCorridor-v0 100000 --demos {DEMOS}", "20 episodes of an expert"),
+    Advice("recorded play alone", f"rebrac Pendulum-v1 10000 {NEAR_TO_MIX}", "stays near to what was recorded"),
     Advice("planning", "alphazero Catch-bsuite 50000", "a search in the environment itself"),
     Advice("planning", "muzero Catch-bsuite 100000", "a search in a model that it learns"),
     Advice("robots", f"ppo brax/positional/ant 10000000 {PHYSICS} --hidden-sizes 64 64", "frames cost little in JAX"),
@@ -208,11 +222,12 @@ def reached(line: dict[str, Any]) -> str:
 
 
 def cost(line: dict[str, Any]) -> str:
-    """The frames of a seed, and its seconds or minutes of a core or of the GPU."""
+    """The frames or gradient steps of a seed, and its seconds or minutes of a core or of the GPU."""
     frames, seconds = float(f"{line['frames']:.2g}"), core_seconds(line)
     shown = f"{frames / 1e6:g}M" if frames >= 1e6 else f"{frames / 1e3:g}k"
     time = f"{seconds:.2g} s" if seconds < 60 else f"{seconds / 60:.2g} min"
-    return f"{shown} frames, {time} of {'a core' if is_of_a_cpu(line) else line['device']}"
+    unit = "updates" if learns_from_play(line["row"]) else "frames"
+    return f"{shown} {unit}, {time} of {'a core' if is_of_a_cpu(line) else line['device']}"
 
 
 def scale() -> list[str]:

@@ -93,15 +93,14 @@ FAST_HOPPER = "--env-params resets=pool:256 --preset fast --v-min -20 --v-max 15
 ADAPTIVE = "--learning-rate-decay 0 --adapt-learning-rate 0.01"
 SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
 SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"
+NEAR_TO_MIX = f"--data {MIX} --critic-cloning 0.1 --batch-size 256 --learning-rate 3e-4 --actor-learning-rate 3e-4 "
+NEAR_TO_MIX += "--hidden-sizes 256 256"
 FROM_PLAY = (
-    ("bc", ""),
-    ("td3-bc", ""),
-    ("implicit-q", "--inverse-temperature 0.3"),
-    ("cql", "--conservatism 1 --action-samples 4 --hidden-sizes 128 128"),
-    (
-        "rebrac",
-        "--critic-cloning 0.1 --batch-size 256 --learning-rate 3e-4 --actor-learning-rate 3e-4 --hidden-sizes 256 256",
-    ),
+    ("bc", f"--data {MIX}"),
+    ("td3-bc", f"--data {MIX}"),
+    ("implicit-q", f"--data {MIX} --inverse-temperature 0.3"),
+    ("cql", f"--data {MIX} --conservatism 1 --action-samples 4 --hidden-sizes 128 128"),
+    ("rebrac", NEAR_TO_MIX),
 )
 """Learning from recorded play alone: weights as in `offline`, where rewards are a tenth."""
 ROWS = (
@@ -166,7 +165,7 @@ ROWS = (
     Row("ppo", "DeepSea-v0", 240_000, SEA_OF_20, 8),
     Row("ppo", "DeepSea-v0", 240_000, f"{SEA_OF_20} --intrinsic rnd", 8),
     Row("r2d3", "CueCorridor-v0", 1e5, f"--demos {DEMOS}", 8, (RECORD_DEMOS,)),
-    *(Row(algo, "Pendulum-v1", 1e4, f"--data {MIX} {more}", 8, (RECORD_MIX,)) for algo, more in FROM_PLAY),
+    *(Row(algo, "Pendulum-v1", 1e4, options, 8, (RECORD_MIX,)) for algo, options in FROM_PLAY),
     *(Row(algo, "jaxmarl/MPE_simple_spread_v3", 1e6, SPREAD, 4) for algo in ("ippo", "mappo")),
     *(Row(algo, "jaxmarl/SMAX/3m", 204_800, BATTLE, 4) for algo in ("ippo", "mappo")),
     Row("ppo", "gymnasium/Hopper-v4", 1e6, "--preset continuous --learning-rate 3e-4", 3),
