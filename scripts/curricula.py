@@ -124,8 +124,8 @@ MAZES = {
 """The curricula that are tried in mazes, each with its options."""
 OF_MAZES = "--env Maze-v0 --preset maze --memory-size 64 --learning-rate 1e-3"
 PLAYED = {"held-out": 10, "random:10000:7": 4}
-"""The mazes in which policies are tried, and the episodes in each by sampled actions; the most likely ones are always
-the same."""
+"""The mazes in which policies are tried, and the episodes in each by sampled actions. The most likely actions make the
+same episode each time, so one is played."""
 
 
 def mazes(seeds: int, frames: int = 50_000_000, only: str = "", out: str = "runs/mazes") -> None:

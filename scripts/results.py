@@ -88,7 +88,7 @@ def train(row: Row, scale: str) -> dict[str, Any]:
 
 
 def in_a_process(command: Sequence[str]) -> tuple[int, int]:
-    """Runs a command of this checkout in a folder; returns its exit code and its largest size in memory, in bytes."""
+    """Runs a command of this checkout; returns its exit code and its largest size in memory, in bytes."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
     _, status, usage = os.wait4(process.pid, 0)
@@ -221,9 +221,12 @@ def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
     """The hours of a row on a CPU, at the median speed of the lines that are nearest to it; None without any.
 
     Nearest are those of the same algorithm, preset and environment, then those in an environment of the same family.
-    Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms.
+    Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms. Frames are
+    compared with frames alone, and gradient steps on recorded play with such.
     """
+    offline = learns_from_play(row.options)
     timed = [line for line in lines if "seconds" in line and is_of_a_cpu(line)]
+    timed = [line for line in timed if learns_from_play(line["row"]) == offline]
     of_algo = [line for line in timed if line["algo"] == row.algo]
     of_family = [line for line in timed if family(line["env"]) == family(row.env)]
     both = [line for line in of_family if line["algo"] == row.algo and preset(line["row"]) == preset(row.name)]
@@ -319,9 +322,9 @@ HEAD = """
 
 They have greedy returns over 100 episodes a seed, or returns of sampled actions where a row says so: the interquartile
 mean over seeds with its bootstrapped 95 % interval, and the worst seed; a row of one seed has no interval. The frames
-of rows that learn from recorded play alone (`--data`) are gradient steps. A cost names
-what it was measured on, cores of a CPU or a GPU, which mostly ran other trainings at the same time: on the other core,
-or up to four others on the GPU. A plus after a commit means that the package had changes that were not yet committed.
+of rows that learn from recorded play alone (`--data`) are gradient steps. A cost names what it was measured on, cores
+of a CPU or a GPU, which mostly ran other trainings at the same time: on the other core, or up to four others on the
+GPU. A plus after a commit means that the package had changes that were not yet committed.
 Published figures follow ours, with their sources; most are of one seed or do not give a number of seeds.
 
 This page is generated from [results.jsonl](results.jsonl), which has the returns of all seeds:
