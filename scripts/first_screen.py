@@ -19,7 +19,7 @@ from rows import (
     ROW_BY_ROW,
     SEA_OF_20,
     SMALL,
-    SOFT_HOPPER,
+    SOFT_ROBOTS,
     SPREAD,
     TEAM,
     learns_from_play,
@@ -146,7 +146,7 @@ ADVICE = (
     Advice("planning", "alphazero Catch-bsuite 50000", "a search in the environment itself"),
     Advice("planning", "muzero Catch-bsuite 100000", "a search in a model that it learns"),
     Advice("robots", f"ppo brax/positional/ant 10000000 {PHYSICS} --hidden-sizes 64 64", "frames cost little in JAX"),
-    Advice("robots", f"sac brax/positional/hopper 1000000 {SOFT_HOPPER}", "few frames: each is learned from often"),
+    Advice("robots", f"sac brax/positional/hopper 1000000 {SOFT_ROBOTS}", "few frames: each is learned from often"),
     Advice(GPU, "pqn Seaquest-MinAtar 10000000 --preset image", "many environments at once, and no replay"),
 )
 

@@ -221,8 +221,9 @@ def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
     """The hours of a row on a CPU, at the median speed of the lines that are nearest to it; None without any.
 
     Nearest are those of the same algorithm, preset and environment, then those in an environment of the same family.
-    Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms. Frames are
-    compared with frames alone, and gradient steps on recorded play with such.
+    Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms; None where
+    the family is a library without lines, of whose speed nothing is known. Frames are compared with frames alone, and
+    gradient steps on recorded play with such.
     """
     offline = learns_from_play(row.options)
     timed = [line for line in lines if "seconds" in line and is_of_a_cpu(line)]
@@ -230,7 +231,8 @@ def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
     of_algo = [line for line in timed if line["algo"] == row.algo]
     of_family = [line for line in timed if family(line["env"]) == family(row.env)]
     both = [line for line in of_family if line["algo"] == row.algo and preset(line["row"]) == preset(row.name)]
-    for near in ([[line for line in both if line["env"] == row.env]], [both], [of_algo, of_family]):
+    elsewhere = [of_algo, of_family] if of_family or "/" not in row.env else []
+    for near in ([[line for line in both if line["env"] == row.env]], [both], elsewhere):
         if speeds := [statistics.median(map(speed, group)) for group in near if group]:
             return row.seeds * row.frames / min(speeds) / 3600
     return None
@@ -288,7 +290,9 @@ def main(
     if only_list:
         for row, why, hours in wanted:
             print(f"{why:14} {'   ?' if hours is None else f'{hours:4.1f}'} h   {row.command}")
-        print(f"{len(wanted)} of {len(rows)} rows, {sum(hours or 0 for *_, hours in wanted):.1f} h")
+        known = [hours for *_, hours in wanted if hours is not None]
+        rest = f" and {len(wanted) - len(known)} of unknown length" if len(known) < len(wanted) else ""
+        print(f"{len(wanted)} of {len(rows)} rows, {sum(known):.1f} h{rest}")
         return
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()

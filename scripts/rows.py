@@ -85,11 +85,14 @@ ROW_BY_ROW += "--learning-rate-decay 0 --num-policies 8 --gamma-end 0.97 --hidde
 BOTH_NOVELTIES = "--embedding observations --episode-memory 10 --gamma-middle 0.99 --bandit-width 0.05"
 PHYSICS = "--env-params resets=pool:256 --preset brax"
 """PureJaxRL's settings."""
-SOFT_HOPPER = "--env-params resets=pool:256 --num-envs 16 --num-steps 1 --num-updates 8 --batch-size 256 "
-SOFT_HOPPER += "--hidden-sizes 128 128 --normalize-obs --learning-rate 3e-4 --actor-learning-rate 3e-4 "
-SOFT_HOPPER += "--capacity 1000000 --warmup-steps 10000"
+SOFT_ROBOTS = "--env-params resets=pool:256 --num-envs 16 --num-steps 1 --num-updates 8 --batch-size 256 "
+SOFT_ROBOTS += "--hidden-sizes 128 128 --normalize-obs --learning-rate 3e-4 --actor-learning-rate 3e-4 "
+SOFT_ROBOTS += "--capacity 1000000 --warmup-steps 10000"
 FAST_HOPPER = "--env-params resets=pool:256 --preset fast --v-min -20 --v-max 150"
 """Rewards of a step are from 0 to about 4, of which a discount of 0.97 sums 33."""
+PONG = "--env-params atari=1 --torso nature --shared-torso --hidden-sizes 512 --activation relu --num-envs 8 "
+PONG += "--num-steps 128 --num-minibatches 4 --learning-rate 2.5e-4 --clip-epsilon 0.1"
+"""CleanRL's settings for Atari."""
 ADAPTIVE = "--learning-rate-decay 0 --adapt-learning-rate 0.01"
 SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
 SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"
@@ -169,15 +172,16 @@ ROWS = (
     *(Row(algo, "jaxmarl/MPE_simple_spread_v3", 1e6, SPREAD, 4) for algo in ("ippo", "mappo")),
     *(Row(algo, "jaxmarl/SMAX/3m", 204_800, BATTLE, 4) for algo in ("ippo", "mappo")),
     Row("ppo", "gymnasium/Hopper-v4", 1e6, "--preset continuous --learning-rate 3e-4", 3),
-    Row("ppo", "brax/positional/hopper", 5e7, PHYSICS, 1),
-    Row("ppo", "brax/positional/ant", 1e7, f"{PHYSICS} --hidden-sizes 64 64", 1),
-    Row("ppo", "brax/positional/halfcheetah", 6e6, f"{PHYSICS} --hidden-sizes 64 64", 1),
-    Row("sac", "brax/positional/hopper", 1e6, SOFT_HOPPER, 1),
+    Row("ppo", "envpool/Pong-v5", 1e7, PONG, 1),
+    Row("ppo", "brax/positional/hopper", 5e7, PHYSICS, 3),
+    Row("ppo", "brax/positional/ant", 1e7, f"{PHYSICS} --hidden-sizes 64 64", 3),
+    Row("ppo", "brax/positional/halfcheetah", 6e6, f"{PHYSICS} --hidden-sizes 64 64", 3),
+    *(Row("sac", f"brax/positional/{robot}", 1e6, SOFT_ROBOTS, 3) for robot in ("hopper", "ant", "halfcheetah")),
     *(Row(algo, "brax/positional/hopper", 3e6, FAST_HOPPER, 1) for algo in ("td3", "sac")),
-    *(Row("ppo", env, 1e7, FLAT, 3) for env in MINATAR),
+    *(Row("ppo", env, 1e7, FLAT, 5) for env in MINATAR),
     Row("ppo", "Breakout-MinAtar", 5e6, "--preset image", 2),
-    *(Row("impala", env, 1e7, "--preset image", 3) for env in MINATAR),
-    *(Row("pqn", env, 1e7, "--preset image", 3) for env in MINATAR),
-    *(Row(algo, env, 3.2e6, "--preset image", 3) for algo in ("dqn", "rainbow") for env in MINATAR[:2]),
+    *(Row(algo, env, 1e7, "--preset image", 5) for algo in ("impala", "pqn") for env in MINATAR),
+    *(Row("dqn", env, 3.2e6, "--preset image", 5) for env in MINATAR),
+    *(Row("rainbow", env, 3.2e6, "--preset image", 3) for env in MINATAR),
 )
 """In the order in which they are trained: what costs little first."""

@@ -482,6 +482,7 @@ def test_hours_are_those_of_the_nearest_rows():
     assert hours("ppo", "C-x", 3600) == 1 / 8  # of its family
     assert hours("ppo", "lib/b", 3600) == 1 / 2  # as DQN in that library, which is slower than PPO elsewhere
     assert hours("ppo", "C-v1", 3600) == 1 / 8  # v1 is no family
+    assert hours("ppo", "host/a", 3600) is None  # no line tells how fast that library is
     assert results.expected_hours(results.Row("ppo", "A-x", 3600), gpu) is None
     recorded = {**lines[0], "row": "bc A-x 10 --data play.safetensors", "algo": "bc", "frames": 2}
     offline = results.Row("td3-bc", "A-x", 3600, "--data play.safetensors", seeds=1)
