@@ -153,12 +153,27 @@ def spread(
             return on_device(groups, given, state, *shared)
         members, (of_state, of_out), replicated = PartitionSpec(AXIS), layout.specs(differs), PartitionSpec()
         given_specs = (replicated, members, of_state, *(replicated for _ in shared))
+        operands = (groups, given, state, *shared)
         sharded = jax.shard_map(
-            on_device, mesh=layout.mesh, in_specs=given_specs, out_specs=(of_state, of_out), check_vma=False
+            lambda *args: on_device(*jax.tree.map(_without_stand_in, args, operands)),
+            mesh=layout.mesh,
+            in_specs=given_specs,
+            out_specs=(of_state, of_out),
+            check_vma=False,
         )
-        return sharded(groups, given, state, *shared)
+        return sharded(*jax.tree.map(_with_stand_in, operands))
 
     return everywhere
+
+
+def _with_stand_in(x: Any) -> Any:
+    """Replaces an empty array by one with an element: the compiler of jaxlib 0.11.2 crashes on an empty operand."""
+    return x if np.size(x) else jnp.zeros([n or 1 for n in x.shape], x.dtype)
+
+
+def _without_stand_in(x: Any, original: Any) -> Any:
+    """Makes a device's part ``x`` of `_with_stand_in(original)` empty again."""
+    return x if np.size(original) else x[tuple(slice(None if n else 0) for n in original.shape)]
 
 
 def _side_by_side(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
