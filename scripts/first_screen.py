@@ -22,6 +22,7 @@ from rows import (
     SOFT_ROBOTS,
     SPREAD,
     TEAM,
+    WITHIN_100,
     learns_from_play,
 )
 
@@ -119,6 +120,11 @@ class Advice(NamedTuple):
 ADVICE = (
     Advice("discrete actions", "ppo Acrobot-v1 500000", "the usual first choice, at its defaults"),
     Advice("discrete actions", f"sac-discrete CartPole-v1 50000 {SMALL}", "few frames: each is learned from often"),
+    Advice(
+        "discrete actions",
+        f"c51 Acrobot-v1 500000 {WITHIN_100}",
+        "values as distributions, from a replay; their range must be known",
+    ),
     Advice("continuous actions", "v-mpo Pendulum-v1 1000000 --preset continuous", "little computing: no replay"),
     Advice("continuous actions", "sac Pendulum-v1 50000", "few frames: each is learned from often"),
     Advice("little time on a CPU", "a2c CartPole-v1 500000", "a gradient step for each rollout, and no replay"),

@@ -64,6 +64,8 @@ RECORD_MIX = "record random=0.9 scripts.players:swing_up=0.1 --env Pendulum-v1 -
 SMALL = "--hidden-sizes 64 64 --batch-size 64 --learning-rate 1e-3 --actor-learning-rate 1e-3"
 """The defaults of these algorithms, written out as in the lines that are kept from before they were the defaults."""
 TO_100 = "--v-min 0 --v-max 100"
+WITHIN_100 = "--v-min -100 --v-max 0"
+"""Rewards of -1 until the goal, discounted by 0.99."""
 TEAM = (
     "--num-envs 4 --num-steps 4 --num-updates 8 --unroll 3 --period 2 --capacity 10000 --warmup-steps 512 "
     "--memory none --no-last-action --hidden-sizes 64 --epsilon-end 1 --target-period 100 --learning-rate-decay 0"
@@ -146,7 +148,7 @@ ROWS = (
     Row("dpo", "Acrobot-v1"),
     *(Row(algo, "Acrobot-v1") for algo in ("pqn", "v-mpo")),
     *(Row(algo, "MountainCar-v0") for algo in ("ppo", "a2c", "impala", "pqn", "v-mpo")),
-    *(Row("c51", env, 5e5, "--v-min -100 --v-max 0", 8) for env in ("Acrobot-v1", "MountainCar-v0")),
+    *(Row("c51", env, 5e5, WITHIN_100, 8) for env in ("Acrobot-v1", "MountainCar-v0")),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
     Row("ppo", "Pendulum-v1", 1e6, f"--preset continuous {ADAPTIVE}", 8),
     Row("v-mpo", "Pendulum-v1", 1e6, "--preset continuous", 8),
