@@ -30,7 +30,8 @@ FIGURE = "which-algorithm.png"
 ALT = "Returns, frames and time of each algorithm, task by task, the largest return first"
 CAPTION = """*A row is an algorithm in a task, the largest return first: the interquartile mean over seeds with its 95 %
 interval, or with small dots for single seeds where they are fewer than five; the frames of a seed; and the time that a
-seed takes of one core. [How to read it](#how-to-read-the-figure).*"""
+seed takes of one core, or of a GPU. What is best published has any algorithm and any number of frames. [How to read
+it](#how-to-read-the-figure).*"""
 ABOUT = """
 ## How to read the figure
 
@@ -284,7 +285,7 @@ def figure(chosen: Sequence[Choice]) -> Any:
     times.set_xticks((1, 60, 3600), ("1 s", "1 min", "1 h"))
     for replays, words in enumerate(("from its own rollouts", "from a replay")):
         returns.plot([], [], MARKERS[replays], color=plots.COLOURS[replays], label=words)
-    returns.plot([], [], "D", color="k", markerfacecolor="white", label="time of a GPU")
+    returns.plot([], [], "o", color="k", markerfacecolor="white", label="hollow: time of a GPU")
     result.legend(loc="outside upper left", ncols=3, fontsize="small", frameon=False)
     return result
 

@@ -222,8 +222,8 @@ def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
 
     Nearest are those of the same algorithm, preset and environment, then those in an environment of the same family.
     Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms; None where
-    the family is a library without lines, of whose speed nothing is known. Frames are compared with frames alone, and
-    gradient steps on recorded play with such.
+    the family is a library without such lines, of whose speed nothing is known. Frames are compared with frames alone,
+    and gradient steps on recorded play with such.
     """
     offline = learns_from_play(row.options)
     timed = [line for line in lines if "seconds" in line and is_of_a_cpu(line)]
