@@ -115,8 +115,8 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
 CAUSES = {
     "ppo Acrobot-v1 500000": "theirs is one seed, which lies within the 32 seeds here, -86.5 to -78.3",
     f"ppo brax/positional/hopper 50000000 {PHYSICS}": (
-        "not found: at two of its ten step sizes DiscoGen's settings, 64 units and a step size that falls to 0, have less "
-        "here: 1,084 from 5e-4 and 1,376 from 1e-3, one seed each"
+        "not found: at two of its ten step sizes DiscoGen's settings, 64 units and a step size that falls to 0, have "
+        "less here: 1,084 from 5e-4 and 1,376 from 1e-3, one seed each"
     ),
     f"ppo Freeway-MinAtar 10000000 {FLAT}": (
         "tested: the step size, theirs being the best of ten; with 2e-3 eight seeds have 62.1 [61.5, 62.7]"
