@@ -11,6 +11,10 @@ def learns_from_play(options: str) -> bool:
     return "--data" in options.split()
 
 
+HOST_LIBRARIES = {"gymnasium": "mujoco", "envpool": "envpool"}
+"""What rows of an environment of the host import; the tasks of Gymnasium here are MuJoCo's."""
+
+
 class Row(NamedTuple):
     """A training: the algorithm, the environment, frames of each seed, and further options of ``purerl train``.
 
@@ -37,9 +41,9 @@ class Row(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether its library is. Tasks of Gymnasium here are MuJoCo's."""
-        mujoco = self.family != "gymnasium" or importlib.util.find_spec("mujoco") is not None
-        return mujoco and catalogue.is_installed(self.family)
+        """Whether its library is."""
+        host = HOST_LIBRARIES.get(self.family)
+        return catalogue.is_installed(self.family) and (host is None or importlib.util.find_spec(host) is not None)
 
     @property
     def words(self) -> list[str]:
