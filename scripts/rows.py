@@ -98,7 +98,7 @@ FAST_HOPPER = "--env-params resets=pool:256 --preset fast --v-min -20 --v-max 15
 """Rewards of a step are from 0 to about 4, of which a discount of 0.97 sums 33."""
 PONG = "--env-params atari=1 --torso nature --shared-torso --hidden-sizes 512 --activation relu --num-envs 8 "
 PONG += "--num-steps 128 --num-minibatches 4 --learning-rate 2.5e-4 --clip-epsilon 0.1"
-"""CleanRL's settings for Atari."""
+"""CleanRL's settings for Atari, without those of lives, of which Pong has none."""
 ADAPTIVE = "--learning-rate-decay 0 --adapt-learning-rate 0.01"
 SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
 SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"

@@ -167,7 +167,7 @@ def spread(
 
 
 def _with_stand_in(x: Any) -> Any:
-    """Gives an empty array axes of 1 in place of 0: the compiler of jaxlib 0.11.2 crashes on empty operands."""
+    """Gives an empty array axes of 1 in place of 0: jaxlib 0.11.2 crashes on empty operands of `jax.shard_map`."""
     return x if np.size(x) else jnp.zeros([n or 1 for n in x.shape], x.dtype)
 
 
